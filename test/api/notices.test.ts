@@ -53,6 +53,7 @@ describe("webhook endpoints (contract 5)", () => {
       url,
       events: ["run.failed", "balance.low"],
       status: "enabled",
+      former_secret_until: null,
       created_at: "2026-01-31T00:00:00.000Z",
       disabled_at: null,
       last_delivery: null,

@@ -5,10 +5,11 @@ import { type Received, type Receiver, startReceiver } from "../support/receiver
 import type { Client } from "../support/service.ts";
 import { json } from "../support/upstream.ts";
 
-// contract 5.13.2 to 5.13.4: endpoints are changed, tested and asked for again.
+// contract 5.13.2 to 5.13.5: endpoints are changed, tested and asked for again, and their secrets rotated.
 
 const ENDPOINTS = "/api/v1/webhook-endpoints";
-const env: Record<string, string> = {};
+const START = "2026-03-02T09:00:00.000Z";
+const env: Record<string, string> = { PURSER_TEST_CLOCK: START };
 let receiver: Receiver;
 let user: Client;
 let secret: string;
@@ -101,6 +102,71 @@ it("a delivery whose next try is seconds away is sent again now", async () => {
   receiver.treat(204);
   expect((await user.post(`${endpoint}/deliveries/${id}/resend`)).status).toBe(200);
   await expect.poll(async () => (await deliveries())[0], { timeout: 3_000 }).toMatchObject({ status: "delivered" });
+});
+
+it("a new secret signs beside each former one until that one's time is over, for tests and notices alike, and then alone", async () => {
+  const secrets = [secret];
+  const rotate = async (body?: object) => {
+    const rotated = await user.post(`${endpoint}/rotate`, body);
+    expect(rotated).toMatchObject({ status: 200, body: { secret: expect.stringMatching(/^whsec_/) } });
+    secrets.push(rotated.body.secret);
+    return rotated;
+  };
+  const setHour = async (hour: number) => {
+    const now = new Date(Date.parse(START) + hour * 3_600_000).toISOString();
+    expect((await lab.service.admin.request("PUT", "/api/v1/admin/clock", { now })).status).toBe(200);
+  };
+  /** Which secrets verify the last delivery, and how many signatures it has. */
+  const verifying = () => {
+    const { headers = {}, body = "" }: Partial<Received> = receiver.received.at(-1) ?? {};
+    const verifies = (each: string) => {
+      try {
+        return new Webhook(each).verify(body, headers) !== undefined;
+      } catch {
+        return false;
+      }
+    };
+    return [secrets.map(verifies), headers["webhook-signature"]?.split(" ").length];
+  };
+  const tested = async () => {
+    expect((await user.post(`${endpoint}/test`)).body.delivered).toBe(true);
+    return verifying();
+  };
+  const first = await rotate();
+  expect(first.headers.get("cache-control")).toBe("no-store");
+  expect(first.body).toMatchObject({ former_secret_until: "2026-03-03T09:00:00.000Z", events: ["run.failed"] });
+  const { secret: _, ...record } = first.body;
+  expect(await listed()).toEqual(record);
+  expect(await tested()).toEqual([[true, true], 2]);
+  await failRun();
+  await receiver.until(2);
+  expect(verifying()).toEqual([[true, true], 2]);
+  await rotate({ overlap_hours: 1 });
+  expect(await tested()).toEqual([[true, true, true], 3]);
+  await setHour(2);
+  expect(await tested()).toEqual([[true, false, true], 2]);
+  await setHour(25);
+  expect(await tested()).toEqual([[false, false, true], 1]);
+  expect((await listed()).former_secret_until).toBeNull();
+  await rotate({ overlap_hours: 168 });
+  await rotate({ overlap_hours: 0 });
+  expect(await tested()).toEqual([[false, false, false, false, true], 1]);
+});
+
+it("a secret is rotated by the endpoint's user only, and not by a change of its fields; an e-mail endpoint has none", async () => {
+  const other = await lab.service.newUser();
+  expect((await other.post(`${endpoint}/rotate`)).status).toBe(404);
+  expect((await user.post(`${ENDPOINTS}/nonsense/rotate`)).status).toBe(404);
+  const changed = await user.request("PATCH", endpoint, { secret: "whsec_x" });
+  expect([changed.status, changed.body.error.message]).toEqual([
+    400,
+    expect.stringContaining("POST /api/v1/webhook-endpoints/{id}/rotate"),
+  ]);
+  await lab.service.changeDatabase((db) =>
+    db.query({ text: "update webhook_endpoint set url = $1", values: ["mailto:ada@example.com"] }),
+  );
+  expect((await user.post(`${endpoint}/rotate`)).body.error).toMatchObject({ code: "invalid_value" });
+  expect(await listed()).toMatchObject({ former_secret_until: null });
 });
 
 it("an endpoint gets another address and other events, is disabled and enabled again, and keeps its secret", async () => {

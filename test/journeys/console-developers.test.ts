@@ -1,10 +1,11 @@
 import { execFile } from "node:child_process";
 import { promisify } from "node:util";
 import type { BrowserContext, Page } from "playwright-core";
+import { Webhook } from "standardwebhooks";
 import { afterAll, afterEach, beforeEach, expect, it } from "vitest";
 import { asPerson, pick, signUp, useConsole, violations } from "../support/console.ts";
 import { countClicks, inClicks } from "../support/console-tasks.ts";
-import { type Receiver, startReceiver } from "../support/receiver.ts";
+import { type Received, type Receiver, startReceiver } from "../support/receiver.ts";
 import { json } from "../support/upstream.ts";
 
 // The tasks of people with programs in docs/guides/console-tasks.md, each within its clicks.
@@ -134,7 +135,7 @@ it("one API request is found by its id, with what it cost or why it failed", asy
   expect(download.suggestedFilename()).toBe("purser-requests.csv");
 });
 
-it("a webhook endpoint is tested, changed, paused and asked for a delivery again", async () => {
+it("a webhook endpoint is tested, changed, given a new secret, paused and asked for a delivery again", async () => {
   receiver.treat((response) => void response.writeHead(200).end("thanks"));
   await asPerson(context, site.service, "POST", "/webhook-endpoints", {
     url: `${receiver.url}/hook`,
@@ -148,6 +149,15 @@ it("a webhook endpoint is tested, changed, paused and asked for a delivery again
   });
   await page.getByText("thanks", { exact: true }).waitFor();
   expect(JSON.parse(receiver.received[0]?.body ?? "").type).toBe("webhook.test");
+  await page.getByRole("button", { name: "Replace secret" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Replace secret" }).click();
+  const secret = await page.getByRole("dialog").getByLabel("Secret", { exact: true }).inputValue();
+  await page.getByRole("button", { name: "I have copied it" }).click();
+  await page.getByText(/ A former secret signs too until /).waitFor();
+  await page.getByRole("button", { name: "Send test event" }).click();
+  await receiver.until(2);
+  const { headers = {}, body = "" }: Partial<Received> = receiver.received[1] ?? {};
+  new Webhook(secret).verify(body, headers);
   await page.getByRole("button", { name: "Edit", exact: true }).click();
   await page.getByLabel("The balance is low").check();
   await page.getByRole("button", { name: "Save endpoint" }).click();
@@ -159,11 +169,11 @@ it("a webhook endpoint is tested, changed, paused and asked for a delivery again
   const agent = { name: "Herald", model_id: "lab/small", run_prompt: "Go." };
   const { id } = await asPerson(context, site.service, "POST", "/agents", agent);
   await asPerson(context, site.service, "POST", `/agents/${id}/runs`);
-  await receiver.until(2);
+  await receiver.until(3);
   await page.getByText("Deliveries", { exact: true }).click();
   await page.getByRole("button", { name: /^Resend A run failed/ }).click();
-  await receiver.until(3);
-  const [, first, again] = receiver.received.map(({ headers }) => headers["webhook-id"]);
+  await receiver.until(4);
+  const [, , first, again] = receiver.received.map(({ headers }) => headers["webhook-id"]);
   expect(again).toBe(first);
   await looksRight("webhooks");
   await page.getByRole("button", { name: "Pause" }).click();

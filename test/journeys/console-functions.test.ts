@@ -399,12 +399,12 @@ it("a trigger is added with its address and secret, and its deliveries are liste
     .getByRole("button", { name: /^Send again/ })
     .click();
   await expect.poll(() => rows.count()).toBe(4);
-  await page.getByRole("button", { name: "Rotate secret of New issues" }).click();
-  await dialog().getByRole("button", { name: "Rotate secret" }).click();
+  await page.getByRole("button", { name: "Replace secret of New issues" }).click();
+  await dialog().getByRole("button", { name: "Replace secret" }).click();
   const rotated = await dialog().getByLabel("Secret", { exact: true }).inputValue();
   expect(rotated).not.toBe(secret);
   await dialog().getByRole("button", { name: "I have copied it" }).click();
-  await shows(page, "the former secret is accepted until");
+  await shows(page, "a former secret is accepted until");
   await page
     .getByRole("link", { name: /run of/ })
     .first()

@@ -4,6 +4,7 @@ import { createAutoTopupStore } from "../../src/account/billing/auto-topup.store
 import { createPaymentsStore, type PaymentRow } from "../../src/account/billing/payments.store.ts";
 import type { Plan } from "../../src/account/billing/plan.ts";
 import { createSubscriptionsStore, type SubscriptionRow } from "../../src/account/billing/subscriptions.store.ts";
+import { createNoticesStore } from "../../src/account/notices/notices.store.ts";
 import { type ApiKeyRow, createAccountsStore } from "../../src/account/users/accounts.store.ts";
 import { type AgentRow, createAgentsStore } from "../../src/agents/definitions/agents.store.ts";
 import type { ScheduleRow } from "../../src/agents/schedules/schedule.store.ts";
@@ -166,6 +167,25 @@ describe("a stored row is read as it was written", () => {
     const changed = { ...schedule, ...off, api_key_id: null, input: null, run_prompt: null, consecutive_failures: 0 };
     await db.transaction((tx) => scheduleStore.updateSchedule(tx, changed));
     expect(await scheduleStore.selectSchedule(db, schedule)).toEqual(changed);
+  });
+
+  it("a webhook endpoint, whose secret is replaced", async () => {
+    const store = createNoticesStore(db);
+    const endpoint = { user_id, id: newId(), url: "https://example.com/hook", events: ["run.failed" as const] };
+    const inserted = { ...endpoint, secret: Buffer.from([1, 2]), created_at: T1 };
+    const read = async () => {
+      const row = await store.endpoint(user_id, endpoint.id);
+      return row && { ...row, secret: [...row.secret] };
+    };
+    await db.transaction((tx) => store.insertEndpoint(tx, inserted));
+    const row = { ...inserted, secret: [1, 2], former_secrets: [], disabled_at: null };
+    expect(await read()).toEqual(row);
+    const former_secrets = [
+      { secret: "AQI=", until: T2 },
+      { secret: "Aw==", until: T1 },
+    ];
+    await db.transaction((tx) => store.replaceSecret(tx, { ...endpoint, secret: Buffer.from([5]), former_secrets }));
+    expect(await read()).toEqual({ ...row, secret: [5], former_secrets });
   });
 
   it("a trigger and its deliveries, which are kept for a time", async () => {

@@ -437,6 +437,10 @@ export const BODIES: Record<string, BodyRow> = {
       ...invalid("status", "paused", 1),
     ],
   },
+  "POST /api/v1/webhook-endpoints/{id}/rotate": {
+    valid: {},
+    bad: invalid("overlap_hours", -1, 169, 1.5, "24"),
+  },
   "POST /api/v1/webhook-endpoints": {
     valid: { url: "https://hooks.example.com/purser", events: ["run.failed"] },
     bad: [

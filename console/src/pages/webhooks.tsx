@@ -4,6 +4,7 @@ import { type Answer, type Body, call } from "../api/client.ts";
 import { endpointsQuery, listFrom, profileQuery, sessionQuery, stale } from "../api/queries.ts";
 import { EVENT_NAMES, EVENT_TEXTS, type Event, eventText } from "../event-words.ts";
 import { ago, count, instant, number } from "../format.ts";
+import { ReplaceSecret } from "../parts/replace-secret.tsx";
 import { Badge, Button, Card, Empty, PageHeader } from "../ui/basics.tsx";
 import { ShownOnce } from "../ui/copy.tsx";
 import { Confirm, Dialog, DialogForm } from "../ui/dialog.tsx";
@@ -63,8 +64,8 @@ export function WebhooksPage() {
 }
 
 function EndpointCard({ endpoint }: { endpoint: Endpoint }) {
-  const { id, url, status, events, last_delivery, failed_deliveries } = endpoint;
-  const [open, setOpen] = useState<"edit" | "delete" | null>(null);
+  const { id, url, status, events, former_secret_until, last_delivery, failed_deliveries } = endpoint;
+  const [open, setOpen] = useState<"edit" | "replace" | "delete" | null>(null);
   const test = useMutation({
     mutationFn: () => call("POST /api/v1/webhook-endpoints/{id}/test", { params: { id } }),
   });
@@ -94,6 +95,7 @@ function EndpointCard({ endpoint }: { endpoint: Endpoint }) {
               </>
             )}
             {failed_deliveries > 0 && ` ${count(failed_deliveries, "delivery", "deliveries")} failed.`}
+            {former_secret_until !== null && ` A former secret signs too until ${instant(former_secret_until)}.`}
           </p>
           <div className="flex flex-wrap gap-2">
             {!isMail(endpoint) && (
@@ -104,6 +106,7 @@ function EndpointCard({ endpoint }: { endpoint: Endpoint }) {
             <Button icon="edit" onClick={() => setOpen("edit")}>
               Edit
             </Button>
+            {!isMail(endpoint) && <Button onClick={() => setOpen("replace")}>Replace secret</Button>}
             <Button busy={pause.isPending} onClick={() => pause.mutate()}>
               {is_enabled ? "Pause" : "Resume"}
             </Button>
@@ -117,6 +120,21 @@ function EndpointCard({ endpoint }: { endpoint: Endpoint }) {
         <Deliveries endpoint={endpoint} />
       </section>
       {open === "edit" && <EndpointDialog endpoint={endpoint} onClose={() => setOpen(null)} />}
+      {open === "replace" && (
+        <ReplaceSecret
+          name={address}
+          overlap={{
+            label: "Sign with the former secret too",
+            hint: "Give your program the new secret within this time: each delivery has both signatures.",
+          }}
+          replace={async (body) => {
+            const replaced = await call("POST /api/v1/webhook-endpoints/{id}/rotate", { params: { id }, body });
+            await stale("endpoints");
+            return replaced;
+          }}
+          onClose={() => setOpen(null)}
+        />
+      )}
       {open === "delete" && (
         <Confirm
           title="Delete this endpoint?"
@@ -141,7 +159,7 @@ const ERRORS: Record<string, string> = {
   timeout: "There was no answer in time",
   egress_refused: "The address is not on the public internet",
   endpoint_disabled: "The endpoint was paused",
-  secret_unreadable: "The signing secret cannot be read: create the endpoint again",
+  secret_unreadable: "The signing secret cannot be read: replace it",
   not_sent: "This is a drill, which sends nothing",
 };
 const errorText = (code: string) => ERRORS[code] ?? code.replaceAll("_", " ");

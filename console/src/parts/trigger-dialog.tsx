@@ -24,7 +24,7 @@ const SENDERS: readonly (readonly [Sender, string])[] = [
 ];
 /** Services whose secret is made on their side. */
 const OWN_SECRET: Partial<Record<Sender, string>> = {
-  stripe: "The endpoint's signing secret, whsec_…, in Stripe's dashboard. Empty: set it later by “Rotate secret”.",
+  stripe: "The endpoint's signing secret, whsec_…, in Stripe's dashboard. Empty: set it later by “Replace secret”.",
   slack: "The app's signing secret, in Slack's settings of the app.",
   shopify: "The app's client secret. Webhooks of the shop's admin show theirs in its settings.",
 };

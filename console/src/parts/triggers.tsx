@@ -5,14 +5,13 @@ import { type Answer, call } from "../api/client.ts";
 import { type Agent, stale, type Trigger, triggerDeliveriesQuery, triggersQuery } from "../api/queries.ts";
 import { ago, count, instant } from "../format.ts";
 import { Badge, Button, Callout, Card, Empty, Status } from "../ui/basics.tsx";
-import { Copyable, ShownOnce } from "../ui/copy.tsx";
-import { Confirm, Dialog, DialogForm } from "../ui/dialog.tsx";
-import { TextField } from "../ui/fields.tsx";
+import { Copyable } from "../ui/copy.tsx";
+import { Confirm } from "../ui/dialog.tsx";
 import { type Column, PagedTable } from "../ui/list.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
 import { RecordItem, RecordsCard } from "../ui/records-card.tsx";
 import { confirmSaved } from "../ui/saved.tsx";
-import { SelectField } from "../ui/select.tsx";
+import { ReplaceSecret } from "./replace-secret.tsx";
 import { TriggerDialog } from "./trigger-dialog.tsx";
 
 /** The addresses at which other services start runs of an agent, and what they have sent. */
@@ -43,7 +42,7 @@ const pathOf = ({ id, agent_id }: Trigger) => ({ params: { id: agent_id, trigger
 
 function OneTrigger({ trigger, onEdit }: { trigger: Trigger; onEdit: () => void }) {
   const { name, url, enabled, former_secret_until, last_rejected_at } = trigger;
-  const [asked, setAsked] = useState<"rotate" | "delete" | null>(null);
+  const [asked, setAsked] = useState<"replace" | "delete" | null>(null);
   const close = () => setAsked(null);
   return (
     <RecordItem
@@ -52,12 +51,12 @@ function OneTrigger({ trigger, onEdit }: { trigger: Trigger; onEdit: () => void 
       facts={
         <p className="text-muted">
           {trigger.last_delivery_at === null ? "No deliveries yet" : `Last delivery ${ago(trigger.last_delivery_at)}`}
-          {former_secret_until !== null && ` · the former secret is accepted until ${instant(former_secret_until)}`}
+          {former_secret_until !== null && ` · a former secret is accepted until ${instant(former_secret_until)}`}
         </p>
       }
       buttons={
-        <Button aria-label={`Rotate secret of ${name}`} onClick={() => setAsked("rotate")}>
-          Rotate secret
+        <Button aria-label={`Replace secret of ${name}`} onClick={() => setAsked("replace")}>
+          Replace secret
         </Button>
       }
       onEdit={onEdit}
@@ -70,7 +69,20 @@ function OneTrigger({ trigger, onEdit }: { trigger: Trigger; onEdit: () => void 
           {ago(last_rejected_at)}. {trigger.last_rejected_reason}
         </Callout>
       )}
-      {asked === "rotate" && <RotateSecret trigger={trigger} onClose={close} />}
+      {asked === "replace" && (
+        <ReplaceSecret
+          name={name}
+          overlap={{ label: "Accept the former secret", hint: "Give the sender the new secret within this time." }}
+          own="If the sender makes the secret, as Stripe, Slack and Shopify do. Empty: a new one."
+          replace={async (body) => {
+            const path = "POST /api/v1/agents/{id}/triggers/{trigger_id}/rotate";
+            const replaced = await call(path, { ...pathOf(trigger), body });
+            await stale("agents");
+            return replaced;
+          }}
+          onClose={close}
+        />
+      )}
       {asked === "delete" && (
         <Confirm
           title={`Delete trigger ${name}?`}
@@ -87,55 +99,6 @@ function OneTrigger({ trigger, onEdit }: { trigger: Trigger; onEdit: () => void 
         </Confirm>
       )}
     </RecordItem>
-  );
-}
-
-const OVERLAPS = [
-  ["0", "Not at all"],
-  ["1", "For an hour"],
-  ["24", "For a day"],
-  ["168", "For a week"],
-] as const;
-
-/** Gives a trigger a new secret and shows it once. */
-function RotateSecret({ trigger, onClose }: { trigger: Trigger; onClose: () => void }) {
-  const [overlap, setOverlap] = useState<(typeof OVERLAPS)[number][0]>("24");
-  const [own, setOwn] = useState("");
-  const rotate = useMutation({
-    mutationFn: () =>
-      call("POST /api/v1/agents/{id}/triggers/{trigger_id}/rotate", {
-        ...pathOf(trigger),
-        body: { overlap_hours: Number(overlap), ...(own === "" ? {} : { secret: own }) },
-      }),
-    onSuccess: async () => {
-      await stale("agents");
-      confirmSaved("Secret rotated");
-    },
-  });
-  return (
-    <Dialog title={`Rotate secret of ${trigger.name}`} onClose={onClose}>
-      {rotate.data === undefined ? (
-        <DialogForm save={rotate} action="Rotate secret" onCancel={onClose} autoComplete="off">
-          <SelectField
-            label="Accept the former secret"
-            param="overlap_hours"
-            value={overlap}
-            options={OVERLAPS}
-            onValue={setOverlap}
-            hint="Give the sender the new secret within this time."
-          />
-          <TextField
-            label="Sender's secret"
-            param="secret"
-            value={own}
-            onValue={setOwn}
-            hint="If the sender makes the secret, as Stripe, Slack and Shopify do. Empty: a new one."
-          />
-        </DialogForm>
-      ) : (
-        <ShownOnce label="Secret" text={rotate.data.secret} onDone={onClose} />
-      )}
-    </Dialog>
   );
 }
 

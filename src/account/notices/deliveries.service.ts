@@ -4,6 +4,7 @@ import type { Db } from "../../platform/db/db.ts";
 import type { Cipher } from "../../platform/lib/cipher.ts";
 import { type Clock, monotonicMs, realNowMs } from "../../platform/lib/clock.ts";
 import { coalesced } from "../../platform/lib/coalesced.ts";
+import { openSecrets } from "../../platform/lib/former-secrets.ts";
 import { newId } from "../../platform/lib/ids.ts";
 import { backoff } from "../../platform/lib/retry.ts";
 import type { EgressAllowance } from "../../platform/net/address.ts";
@@ -62,7 +63,7 @@ export interface DeliveriesDeps {
   markdown: MarkdownRenderer;
 }
 
-type TestedEndpoint = Pick<EndpointRow, "user_id" | "id" | "url" | "secret">;
+type TestedEndpoint = Pick<EndpointRow, "user_id" | "id" | "url" | "secret" | "former_secrets">;
 
 /** Binds a sealed secret to its row. */
 export function secretContext({ user_id, endpoint_id }: { user_id: string; endpoint_id: string }): string {
@@ -82,6 +83,8 @@ export function createDeliveries(deps: DeliveriesDeps) {
   let timer: NodeJS.Timeout | undefined;
   let is_started = false;
 
+  const secretsOf = (row: Pick<ClaimedNotice, "user_id" | "endpoint_id" | "secret" | "former_secrets">) =>
+    openSecrets(row, clock.now(), (sealed) => deps.cipher.open(sealed, secretContext(row)));
   const attemptNotice = async (delivery: ClaimedNotice): Promise<TryResult | null> => {
     const { event, data, created_at } = delivery;
     if (isMailUrl(delivery.url)) {
@@ -93,9 +96,8 @@ export function createDeliveries(deps: DeliveriesDeps) {
       };
       return mails.attempt(delivery, write, stopping.signal);
     }
-    const secret = deps.cipher.open(delivery.secret, secretContext(delivery))?.toString() ?? null;
     const body = JSON.stringify({ type: event, timestamp: created_at, data });
-    return post(deps, delivery, { secret, body }, stopping.signal);
+    return post(deps, delivery, { secrets: secretsOf(delivery), body }, stopping.signal);
   };
   const attemptResult = async (delivery: ClaimedResult): Promise<TryResult | null> => {
     const found = await deps.results.resultOf(delivery);
@@ -117,8 +119,9 @@ export function createDeliveries(deps: DeliveriesDeps) {
           });
         return mails.attempt(delivery, write, stopping.signal);
       }
-      const secret = await deps.results.signingKeyOf({ user_id: delivery.user_id, agent_id });
-      return post(deps, delivery, { secret, body: resultBody(found) }, stopping.signal);
+      const key = await deps.results.signingKeyOf({ user_id: delivery.user_id, agent_id });
+      const secrets = key === null ? [] : [key];
+      return post(deps, delivery, { secrets, body: resultBody(found) }, stopping.signal);
     };
     const result = await send();
     return result === null ? null : { ...result, of_run };
@@ -185,12 +188,12 @@ export function createDeliveries(deps: DeliveriesDeps) {
     summaries: store.summaries,
     resend: store.resend,
     /** Posts an event to an endpoint once, now. It is in no list. A drill sends nothing. */
-    async test({ user_id, id: endpoint_id, url, secret: sealed }: TestedEndpoint) {
+    async test({ user_id, id: endpoint_id, url, secret, former_secrets }: TestedEndpoint) {
       const id = newId();
-      const secret = deps.cipher.open(sealed, secretContext({ user_id, endpoint_id }))?.toString() ?? null;
+      const secrets = secretsOf({ user_id, endpoint_id, secret, former_secrets });
       const body = JSON.stringify({ type: TEST_EVENT, timestamp: clock.now(), data: { endpoint_id } });
       const began_ms = monotonicMs();
-      const result = is_started ? await post(deps, { id, url }, { secret, body }, stopping.signal) : null;
+      const result = is_started ? await post(deps, { id, url }, { secrets, body }, stopping.signal) : null;
       const { status, error, answer }: TryResult = result ?? { status: null, error: "not_sent" };
       const duration_ms = Math.round(monotonicMs() - began_ms);
       return { id, delivered: isSuccess(status), status, error, duration_ms, answer: answer ?? null };
@@ -217,16 +220,16 @@ export function createDeliveries(deps: DeliveriesDeps) {
 async function post(
   { outbound, allowance }: DeliveriesDeps,
   { id, url }: Pick<ClaimedDelivery, "id" | "url">,
-  { secret, body }: { secret: string | null; body: string },
+  { secrets, body }: { secrets: readonly string[]; body: string },
   signal: AbortSignal,
 ): Promise<TryResult | null> {
-  if (secret === null) return { status: null, error: "secret_unreadable" };
+  if (secrets.length === 0) return { status: null, error: "secret_unreadable" };
   const signed = { id, timestamp_s: Math.floor(realNowMs() / 1000), body };
   try {
     const { status, body: answer } = await outbound.request({
       url,
       method: "POST",
-      headers: { "content-type": "application/json", ...webhookHeaders(secret, signed) },
+      headers: { "content-type": "application/json", ...webhookHeaders(secrets, signed) },
       body,
       max_bytes: ANSWER_BYTES,
       timeout_ms: TRY_TIMEOUT_MS,

@@ -2,6 +2,7 @@ import type { EndpointDelivery, NoticeEvent } from "../../api/contract/notices.t
 import type { Db, Sql, Tx } from "../../platform/db/db.ts";
 import { readStatement } from "../../platform/db/sql-functions.ts";
 import { lockInserts } from "../../platform/db/statements.ts";
+import type { FormerSecret } from "../../platform/lib/former-secrets.ts";
 import type { Instant } from "../../platform/lib/instant.ts";
 import { failPending } from "./notices.store.ts";
 import type { LastOutput, TryResult, Verdict } from "./notices.types.ts";
@@ -23,6 +24,7 @@ export interface ClaimedNotice extends Claim {
   run_id: null;
   endpoint_id: string;
   secret: Uint8Array;
+  former_secrets: readonly FormerSecret[];
   event: NoticeEvent;
   data: unknown;
   created_at: Instant;

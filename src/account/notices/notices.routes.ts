@@ -35,6 +35,10 @@ export function noticesRoutes({ notices, agentNames }: { notices: Notices; agent
     const changes = await changesIn(body, contract.ENDPOINT_READ_ONLY, record);
     return json(await notices.updateEndpoint(caller.user_id, params.id, changes));
   });
+  router.on(contract.rotateWebhookEndpoint, async ({ caller, params, body }) => {
+    const rotated = await notices.rotateSecret(caller.user_id, params.id, body);
+    return json(rotated, 200, { "Cache-Control": "no-store" });
+  });
   router.on(contract.testWebhookEndpoint, async ({ caller, params }) => {
     return json(await notices.testEndpoint(caller.user_id, params.id));
   });

@@ -7,7 +7,9 @@ import type { Db, Tx } from "../../platform/db/db.ts";
 import { hasMoreRows } from "../../platform/db/statements.ts";
 import type { Cipher } from "../../platform/lib/cipher.ts";
 import { addDays, type Clock } from "../../platform/lib/clock.ts";
+import { addFormerSecret, findLastEnd } from "../../platform/lib/former-secrets.ts";
 import { isUuid, newId } from "../../platform/lib/ids.ts";
+import type { Instant } from "../../platform/lib/instant.ts";
 import { createTokenBuckets } from "../../platform/lib/token-bucket.ts";
 import { parseEgressAllow } from "../../platform/net/address.ts";
 import type { Outbound } from "../../platform/net/outbound.ts";
@@ -45,6 +47,7 @@ export interface NoticesDeps {
 const ASKED_TRIES = 10;
 const MAIL_STAYS =
   "An e-mail endpoint has no signing secret, so it cannot become a URL. Create an endpoint for the URL, and note its secret.";
+const NO_MAIL_SECRET = "Mails are not signed, so an e-mail endpoint has no secret to replace.";
 const NO_MAIL_TEST = "An e-mail address gets no test. Its notices are listed with their deliveries.";
 
 type StoredEndpoint = Omit<EndpointRow, "secret">;
@@ -84,7 +87,7 @@ export function createNotices(deps: NoticesDeps) {
       const found = of.get(row.id);
       const { endpoint_id: _, failed_deliveries = 0, ...last } = found ?? { endpoint_id: row.id, id: null };
       const last_delivery = last.id === null ? null : (last as EndpointDelivery);
-      return { ...endpointRecord(row), last_delivery, failed_deliveries };
+      return { ...endpointRecord(row, clock.now()), last_delivery, failed_deliveries };
     });
   };
   const endpoint = async (user_id: string, id: string): Promise<WebhookEndpoint> => {
@@ -144,8 +147,8 @@ export function createNotices(deps: NoticesDeps) {
           throw noticeErrors.endpointLimitReached();
         await limitMailEndpoints(tx, user_id, url);
       });
-      const created = { ...endpointRecord({ ...row, disabled_at: null }), last_delivery: null, failed_deliveries: 0 };
-      return { ...created, secret: is_mail ? null : secret };
+      const record = endpointRecord({ ...row, former_secrets: [], disabled_at: null }, row.created_at);
+      return { ...record, last_delivery: null, failed_deliveries: 0, secret: is_mail ? null : secret };
     },
     /** Lists endpoints, newest first. `before_id` is the last one of the previous page. */
     async endpoints(user_id: string, page: { limit: number; before_id: string | null }): Promise<WebhookEndpoint[]> {
@@ -173,6 +176,28 @@ export function createNotices(deps: NoticesDeps) {
         await limitMailEndpoints(tx, user_id, changed.url);
       });
       return endpoint(user_id, id);
+    },
+    /**
+     * Gives the endpoint a new secret. The former one signs too for `overlap_hours`; 0: no former one does any more. Throws
+     * 404, 400 for an e-mail address, and 409 for too many.
+     */
+    async rotateSecret(
+      user_id: string,
+      id: string,
+      { overlap_hours }: { overlap_hours: number },
+    ): Promise<WebhookEndpoint & { secret: string }> {
+      await endpointOf(user_id, id);
+      const secret = newWebhookSecret();
+      await db.transaction(async (tx) => {
+        const row = await store.endpoint(user_id, id, tx);
+        if (row === undefined) throw errors.notFound("This webhook endpoint");
+        if (isMailUrl(row.url)) throw errors.invalidValue(undefined, NO_MAIL_SECRET);
+        const former_secrets = addFormerSecret(row.former_secrets, row.secret, { overlap_hours, now: clock.now() });
+        const sealed = cipher.seal(Buffer.from(secret), secretContext({ user_id, endpoint_id: id }));
+        await store.replaceSecret(tx, { user_id, id, secret: sealed, former_secrets });
+      });
+      const [rotated] = await withSummaries(user_id, [await endpointOf(user_id, id)]);
+      return { ...(rotated as WebhookEndpoint), secret };
     },
     /** Delivers a test event now. Throws 404, 400 for an e-mail address, and 429. */
     async testEndpoint(user_id: string, id: string) {
@@ -250,7 +275,11 @@ export function createNotices(deps: NoticesDeps) {
 
 export type Notices = ReturnType<typeof createNotices>;
 
-function endpointRecord(row: StoredEndpoint): Omit<WebhookEndpoint, "last_delivery" | "failed_deliveries"> {
-  const { id, url, events, created_at, disabled_at } = row;
-  return { id, url, events, status: disabled_at === null ? "enabled" : "disabled", created_at, disabled_at };
+function endpointRecord(
+  { id, url, events, former_secrets, created_at, disabled_at }: StoredEndpoint,
+  now: Instant,
+): Omit<WebhookEndpoint, "last_delivery" | "failed_deliveries"> {
+  const former_secret_until = findLastEnd(former_secrets, now);
+  const status = disabled_at === null ? "enabled" : "disabled";
+  return { id, url, events, status, former_secret_until, created_at, disabled_at };
 }

@@ -1,6 +1,7 @@
 import type { Notice, NoticeDelivery, NoticeEvent } from "../../api/contract/notices.ts";
 import type { Db, Sql, Tx } from "../../platform/db/db.ts";
 import { deleteBeyondNewest, firstRow } from "../../platform/db/statements.ts";
+import type { FormerSecret } from "../../platform/lib/former-secrets.ts";
 import type { Instant } from "../../platform/lib/instant.ts";
 import type { NewNotice } from "./notices.types.ts";
 
@@ -10,6 +11,8 @@ export interface EndpointRow {
   url: string;
   events: NoticeEvent[];
   secret: Uint8Array;
+  /** Newest first. */
+  former_secrets: readonly FormerSecret[];
   created_at: Instant;
   disabled_at: Instant | null;
 }
@@ -22,7 +25,7 @@ interface NoticePage {
 
 /** The condition of an endpoint that is an e-mail address in use. */
 export const IS_MAIL = "url like 'mailto:%' and disabled_at is null";
-const ENDPOINT_COLUMNS = "user_id, id, url, events, created_at, disabled_at";
+const ENDPOINT_COLUMNS = "user_id, id, url, events, former_secrets, created_at, disabled_at";
 
 /** Fails the open deliveries of a disabled endpoint. */
 export async function failPending(tx: Tx, user_id: string, endpoint_id: string): Promise<void> {
@@ -36,7 +39,10 @@ export async function failPending(tx: Tx, user_id: string, endpoint_id: string):
 /** Endpoints and notices. delivery.store.ts stores the deliveries. */
 export function createNoticesStore(db: Db) {
   return {
-    insertEndpoint: (tx: Tx, { user_id, id, url, events, secret, created_at }: Omit<EndpointRow, "disabled_at">) =>
+    insertEndpoint: (
+      tx: Tx,
+      { user_id, id, url, events, secret, created_at }: Omit<EndpointRow, "former_secrets" | "disabled_at">,
+    ) =>
       tx.query({
         text: "insert into webhook_endpoint (user_id, id, url, events, secret, created_at) values ($1, $2, $3, $4, $5, $6)",
         values: [user_id, id, url, events, secret, created_at],
@@ -56,13 +62,22 @@ export function createNoticesStore(db: Db) {
       }),
     async updateEndpoint(
       tx: Tx,
-      { user_id, id, url, events, disabled_at }: Omit<EndpointRow, "secret" | "created_at">,
+      { user_id, id, url, events, disabled_at }: Omit<EndpointRow, "secret" | "former_secrets" | "created_at">,
     ) {
       await tx.query({
         text: "update webhook_endpoint set url = $3, events = $4, disabled_at = $5 where user_id = $1 and id = $2",
         values: [user_id, id, url, events, disabled_at],
       });
       if (disabled_at !== null) await failPending(tx, user_id, id);
+    },
+    async replaceSecret(
+      tx: Tx,
+      { user_id, id, secret, former_secrets }: Pick<EndpointRow, "user_id" | "id" | "secret" | "former_secrets">,
+    ): Promise<void> {
+      await tx.query({
+        text: "update webhook_endpoint set secret = $3, former_secrets = $4 where user_id = $1 and id = $2",
+        values: [user_id, id, secret, JSON.stringify(former_secrets)],
+      });
     },
     async deleteEndpoint(user_id: string, id: string): Promise<boolean> {
       const deleted = await db.query({

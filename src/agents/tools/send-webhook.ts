@@ -144,7 +144,7 @@ async function deliver(
   const { url, body, key, credentials, id, signal } = message;
   const began_ms = monotonicMs();
   const attempt = async () => {
-    const signed = webhookHeaders(key, { id, timestamp_s: Math.floor(realNowMs() / 1000), body });
+    const signed = webhookHeaders([key], { id, timestamp_s: Math.floor(realNowMs() / 1000), body });
     try {
       const headers = { "content-type": "application/json", ...signed };
       return await outbound.request({ url, method: "POST", headers, body, credentials, signal, ...LIMITS });

@@ -2,6 +2,7 @@ import { agentNameFields } from "./agent-name.ts";
 import { instantSchema, json, listQuerySchema, textSchema, uuidSchema } from "./common.ts";
 import { triesSchema } from "./deliveries.ts";
 import { readOnlyFields } from "./read-only.ts";
+import { formerSecretUntil, overlapSchema, secretIsRotated } from "./rotation.ts";
 import { pageSchema, routesOf } from "./routes.ts";
 import { z } from "./zod.ts";
 
@@ -50,6 +51,7 @@ export const webhookEndpointSchema = z
     status: z.enum(["enabled", "disabled"]).openapi({
       description: "disabled by you, once it has answered 410 Gone, or once its e-mail address is no longer yours",
     }),
+    former_secret_until: formerSecretUntil("signs"),
     created_at: instantSchema,
     disabled_at: instantSchema.nullable(),
     last_delivery: endpointDeliverySchema.nullable().openapi({ description: "the one that was tried last" }),
@@ -64,6 +66,9 @@ const shownOnce = z.string().nullable().openapi({
 const createdWebhookEndpointSchema = webhookEndpointSchema
   .extend({ secret: shownOnce })
   .openapi("CreatedWebhookEndpoint");
+const rotatedWebhookEndpointSchema = webhookEndpointSchema
+  .extend({ secret: z.string().openapi({ description: "shown this once, never again" }) })
+  .openapi("RotatedWebhookEndpoint");
 
 export const createWebhookEndpointSchema = z
   .strictObject({
@@ -77,18 +82,23 @@ export const createWebhookEndpointSchema = z
 
 export const ENDPOINT_READ_ONLY = {
   fixed: ["id", "created_at"],
-  moving: ["disabled_at", "last_delivery", "failed_deliveries"],
+  moving: ["former_secret_until", "disabled_at", "last_delivery", "failed_deliveries"],
 } as const;
 /** Each field alone. */
-const updateWebhookEndpointSchema = createWebhookEndpointSchema
-  .partial()
-  .extend({
-    ...readOnlyFields(ENDPOINT_READ_ONLY),
-    status: z.enum(["enabled", "disabled"]).optional().openapi({
-      description: "disabled: it gets no more notices, and its pending deliveries fail",
-    }),
-  })
+const updateWebhookEndpointSchema = z
+  .strictObject(
+    {
+      ...createWebhookEndpointSchema.partial().shape,
+      ...readOnlyFields(ENDPOINT_READ_ONLY),
+      status: z.enum(["enabled", "disabled"]).optional().openapi({
+        description: "disabled: it gets no more notices, and its pending deliveries fail",
+      }),
+    },
+    { error: secretIsRotated("/api/v1/webhook-endpoints/{id}") },
+  )
   .openapi("UpdateWebhookEndpoint");
+
+const rotateSchema = z.strictObject({ overlap_hours: overlapSchema("signs") }).openapi("RotateWebhookSecret");
 
 const endpointTestSchema = z
   .object({
@@ -137,6 +147,16 @@ export const updateWebhookEndpoint = routes.patch("/api/v1/webhook-endpoints/{id
   scope: "billing:write",
   body: updateWebhookEndpointSchema,
   answers: { 200: json(webhookEndpointSchema, "the endpoint") },
+  fails: [409],
+});
+
+export const rotateWebhookEndpoint = routes.post("/api/v1/webhook-endpoints/{id}/rotate", {
+  summary: "Give the endpoint a new secret; the former one signs too for a while",
+  description:
+    "A delivery has the signatures of both, so the receiver may use either. Secrets of rotations before sign until their own time ends.",
+  scope: "billing:write",
+  optional_body: rotateSchema,
+  answers: { 200: json(rotatedWebhookEndpointSchema, "the endpoint with its new secret, which is shown this once") },
   fails: [409],
 });
 

@@ -1,7 +1,7 @@
 import { instantSchema } from "./common.ts";
 import { z } from "./zod.ts";
 
-/** The rotation of a secret that signs deliveries: contract 6.17. */
+/** The rotation of a secret that signs deliveries: a trigger's (contract 6.17) and a webhook endpoint's (5.13.5). */
 
 const MAX_OVERLAP_HOURS = 168;
 /** `use`: "is accepted" or another act of the service, which a former secret shares with the present one. */

@@ -16,14 +16,21 @@ export function newWebhookSecret(): string {
  * The headers of one try. `id` is the same on every try of a message; `timestamp_s` (Unix seconds of real time) is new
  * on each try, because receivers reject messages that are older than some minutes.
  *
- * A secret that is not `whsec_` and base64 is used as the key unchanged.
+ * Each secret signs, so that receivers may know any of them. One that is not `whsec_` and base64 is used as the key
+ * unchanged.
  */
 export function webhookHeaders(
-  secret: string | SecretValue,
+  secrets: readonly (string | SecretValue)[],
   { id, timestamp_s, body }: { id: string; timestamp_s: number; body: string },
 ): Record<"webhook-id" | "webhook-timestamp" | "webhook-signature", string> {
-  const text = secret instanceof SecretValue ? secret.reveal().trim() : secret;
-  const key = text.startsWith(PREFIX) ? Buffer.from(text.slice(PREFIX.length), "base64") : Buffer.from(text);
-  const signature = createHmac("sha256", key).update(`${id}.${timestamp_s}.${body}`).digest("base64");
-  return { "webhook-id": id, "webhook-timestamp": String(timestamp_s), "webhook-signature": `v1,${signature}` };
+  const sign = (secret: string | SecretValue) => {
+    const text = secret instanceof SecretValue ? secret.reveal().trim() : secret;
+    const key = text.startsWith(PREFIX) ? Buffer.from(text.slice(PREFIX.length), "base64") : Buffer.from(text);
+    return `v1,${createHmac("sha256", key).update(`${id}.${timestamp_s}.${body}`).digest("base64")}`;
+  };
+  return {
+    "webhook-id": id,
+    "webhook-timestamp": String(timestamp_s),
+    "webhook-signature": secrets.map(sign).join(" "),
+  };
 }

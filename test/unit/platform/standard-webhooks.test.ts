@@ -11,7 +11,7 @@ describe("Standard Webhooks signatures", () => {
       const secret = newWebhookSecret();
       const signed = { id: "msg_2KWPBgLlAfxdpx2AI54pPJ85f4W", timestamp_s: 1_674_087_231, body };
       const theirs = new Webhook(secret).sign(signed.id, new Date(signed.timestamp_s * 1000), body);
-      expect(webhookHeaders(secret, signed)["webhook-signature"]).toBe(theirs);
+      expect(webhookHeaders([secret], signed)["webhook-signature"]).toBe(theirs);
     }
   });
 
@@ -19,13 +19,15 @@ describe("Standard Webhooks signatures", () => {
     const secret = "whsec_plJ3nmyCDGBKInavdOK15jsl";
     const body = '{"event_type":"ping","data":{"success":true}}';
     const signed = { id: "msg_loFOjxBNrRLzqYUf", timestamp_s: 1_731_705_121, body };
-    expect(webhookHeaders(secret, signed)["webhook-signature"]).toBe("v1,rAvfW3dJ/X/qxhsaXPOyyCGmRKsaKWcsNccKXlIktD0=");
+    expect(webhookHeaders([secret], signed)["webhook-signature"]).toBe(
+      "v1,rAvfW3dJ/X/qxhsaXPOyyCGmRKsaKWcsNccKXlIktD0=",
+    );
   });
 
   it("are invalid for another body, id, time or secret", () => {
     const secret = newWebhookSecret();
     const timestamp_s = nowS();
-    const headers = webhookHeaders(secret, { id: "a", timestamp_s, body: "{}" });
+    const headers = webhookHeaders([secret], { id: "a", timestamp_s, body: "{}" });
     expect(() => new Webhook(secret).verify("{}", headers)).not.toThrow();
     expect(() => new Webhook(secret).verify('{"x":1}', headers)).toThrow();
     expect(() => new Webhook(secret).verify("{}", { ...headers, "webhook-id": "b" })).toThrow();

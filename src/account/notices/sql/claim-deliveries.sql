@@ -26,7 +26,7 @@ with recursive queued as (
 )
 select d.user_id, d.id, d.destination_id, d.attempts, coalesce(d.address, e.url) as url,
   extract(epoch from clock_timestamp() - d.queued_at)::float8 as age_s,
-  d.run_id, d.unless_unchanged, d.endpoint_id, e.secret, n.event, n.data, n.created_at
+  d.run_id, d.unless_unchanged, d.endpoint_id, e.secret, e.former_secrets, n.event, n.data, n.created_at
 from claimed d
 left join notice n on n.user_id = d.user_id and n.id = d.notice_id
 left join webhook_endpoint e on e.user_id = d.user_id and e.id = d.endpoint_id
