@@ -292,7 +292,7 @@ it("a chat shows the call that it waits for, also after a reload, and its answer
   await page.getByRole("article", { name: "Call crm__create_contact" }).waitFor();
   await looksRight();
   await page.reload();
-  await page.getByText("Add whoever wrote.").waitFor();
+  await page.getByRole("log").getByText("Add whoever wrote.").waitFor();
   const link = page.getByRole("link", { name: "See what the agent had read before" });
   expect(await link.getAttribute("href")).toMatch(/\/decide$/);
   expect(crm.contacts).toEqual([]);

@@ -131,7 +131,7 @@ it("text that is typed during the first answer of a conversation stays, and so d
   await page.getByRole("log").getByText("And then?").waitFor();
   await page.getByRole("link", { name: "New conversation" }).click();
   await shows(page, "Write a message");
-  expect(await page.getByText("Hello?").count()).toBe(0);
+  expect(await page.getByRole("log").getByText("Hello?").count()).toBe(0);
 });
 
 it("every conversation can be opened, and a list that failed to load is not shown as empty", async () => {
@@ -145,9 +145,9 @@ it("every conversation can be opened, and a list that failed to load is not show
     });
   }
   await page.goto(`${site.service.url}/agents/${id}/chat`);
-  await page.getByRole("link", { name: `t-${CONVERSATIONS} `, exact: false }).waitFor();
+  await page.getByRole("link", { name: `Talk ${CONVERSATIONS} `, exact: false }).waitFor();
   await page.getByRole("button", { name: "Show more" }).click();
-  await page.getByRole("link", { name: /^t-1 / }).click();
+  await page.getByRole("link", { name: /^Talk 1 / }).click();
   await page.getByRole("log").getByText("Talk 1", { exact: true }).waitFor();
 
   await fail(/\/threads\?|\/agents\?/);

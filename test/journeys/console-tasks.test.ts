@@ -170,6 +170,21 @@ it("pages, agents, conversations and runs are found from everywhere by keyboard,
   await page.keyboard.press("Enter");
   await page.waitForURL(/chat/);
 
+  const messages = [{ role: "user", content: "Where is the lantern of the pier?" }];
+  await person("POST", `/agents/${agents[2]}/chat`, { messages, thread_id: "pier" });
+  await find("lantern", /lantern of the pier.*Ferry desk/);
+  if (process.env.SHOTS) await page.screenshot({ path: `${process.env.SHOTS}/find-conversation.png` });
+  await page.keyboard.press("Enter");
+  await page.waitForURL(/chat\?thread=pier/);
+  await page.getByRole("button", { name: "Rename conversation" }).click();
+  expect(await violations(page)).toEqual([]);
+  if (process.env.SHOTS) await page.screenshot({ path: `${process.env.SHOTS}/rename.png` });
+  await page.keyboard.type("Lost lantern");
+  await page.keyboard.press("Enter");
+  await page.getByRole("link", { name: /^Lost lantern/ }).waitFor();
+  await find("lost", /^Lost lantern/);
+  await page.keyboard.press("Escape");
+
   await find("albatross", /The Albatross left on day 3/);
   await page.keyboard.press("Enter");
   await page.waitForURL(/runs\?q=albatross&run=/);

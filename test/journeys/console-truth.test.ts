@@ -96,7 +96,7 @@ it("a conversation of more turns than a page loads back to its beginning", async
   await page.goto(`${site.service.url}/agents/${id}/chat?thread=long`);
   await shows(page, `Question number ${TURNS}.`);
   const earlier = page.getByRole("button", { name: "Load earlier messages" });
-  expect(await page.getByText("Question number 1.").count()).toBe(0);
+  expect(await page.getByRole("log").getByText("Question number 1.").count()).toBe(0);
   await earlier.click();
   await shows(page, "Question number 2.");
   await earlier.click();

@@ -28,7 +28,7 @@ export type Plan = Answer<"GET /api/v1/billing/plans">["plans"][number];
 /** Entries in a page of a list, and the most that the API returns at once. */
 const PAGE = 25;
 export const MOST = 100;
-/** Runs in the result of a search over everything. */
+/** Runs and conversations in the result of a search over everything. */
 const FOUND = 6;
 /** A menu offers at most this many full pages. */
 const MENU_PAGES = 10;
@@ -428,6 +428,22 @@ export const threadsQuery = (id: string) =>
   listFrom(["threads", id], "GET /api/v1/agents/{id}/threads", "threads", { params: { id } });
 
 type Thread = Answer<"GET /api/v1/agents/{id}/threads/{thread_id}">;
+export type ListedThread = Answer<"GET /api/v1/agents/{id}/threads">["threads"][number];
+/** A conversation without its messages. */
+export const threadRecordQuery = (id: string, thread_id: string) =>
+  queryOptions({
+    queryKey: ["threads", "record", id, thread_id],
+    queryFn: async ({ signal }): Promise<ListedThread> => {
+      const options = { params: { id, thread_id }, query: { limit: 1 }, signal };
+      return call("GET /api/v1/agents/{id}/threads/{thread_id}", options);
+    },
+  });
+/** The newest conversations with these words in their title. */
+export const foundThreadsQuery = (q: string) =>
+  queryOptions({
+    queryKey: ["threads", "found", q],
+    queryFn: async ({ signal }) => (await call("GET /api/v1/threads", { query: { q, limit: FOUND }, signal })).threads,
+  });
 /** A message with the cost of its whole turn. */
 export type ThreadMessage = Thread["messages"][number] & { turn_cost_tokens: number | null };
 /** The messages of a conversation. The first page is the newest; the pages after it go back to the beginning. */

@@ -1,15 +1,18 @@
-import { useInfiniteQuery, useQuery, useSuspenseQuery } from "@tanstack/react-query";
+import { useInfiniteQuery, useMutation, useQuery, useSuspenseQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
 import { type KeyboardEvent, type ReactNode, useEffect, useLayoutEffect, useRef, useState } from "react";
+import { flushSync } from "react-dom";
 import { call } from "../api/client.ts";
 import {
   agentQuery,
+  type ListedThread,
   type RunDetail,
   runPromptQuery,
   runQuery,
   stale,
   type ThreadMessage,
   threadQuery,
+  threadRecordQuery,
   threadsQuery,
 } from "../api/queries.ts";
 import { keepOpenWhile } from "../api/session.ts";
@@ -95,7 +98,11 @@ function useConversationKey(thread: string | undefined) {
 
 function Threads({ id, thread }: { id: string; thread: string | undefined }) {
   const list = useInfiniteQuery(threadsQuery(id));
-  const rows = list.data?.pages.flatMap((page) => page.rows) ?? [];
+  const listed = list.data?.pages.flatMap((page) => page.rows) ?? [];
+  const is_listed = thread === undefined || listed.some((row) => row.id === thread);
+  // A search may have opened one that is older than those of the list.
+  const older = useQuery({ ...threadRecordQuery(id, thread ?? ""), enabled: list.isSuccess && !is_listed }).data;
+  const rows = is_listed || older === undefined ? listed : [older, ...listed];
   return (
     <Card title="Conversations" flush>
       {list.isError && (
@@ -110,19 +117,8 @@ function Threads({ id, thread }: { id: string; thread: string | undefined }) {
         !list.isError && <p className="px-4 pb-4 text-muted">{list.isPending ? "Loading" : "No conversations yet."}</p>
       ) : (
         <ul className="pb-1.5">
-          {rows.map(({ id: thread_id, created_at, updated_at }) => (
-            <li key={thread_id}>
-              <Link
-                to="/agents/$id/chat"
-                params={{ id }}
-                search={{ thread: thread_id }}
-                aria-current={thread_id === thread ? "true" : undefined}
-                className="flex justify-between gap-2 px-4 py-1.5 hover:bg-sunken aria-[current=true]:bg-accent-soft"
-              >
-                <span className="truncate">{isOwnName(thread_id) ? instant(created_at) : thread_id}</span>
-                <span className="text-sm whitespace-nowrap text-muted">{ago(updated_at)}</span>
-              </Link>
-            </li>
+          {rows.map((row) => (
+            <ThreadRow key={row.id} row={row} is_shown={row.id === thread} />
           ))}
         </ul>
       )}
@@ -134,6 +130,92 @@ function Threads({ id, thread }: { id: string; thread: string | undefined }) {
         </div>
       )}
     </Card>
+  );
+}
+
+/** A conversation of the list. The one on the page can be renamed. */
+function ThreadRow({ row, is_shown }: { row: ListedThread; is_shown: boolean }) {
+  const { id: thread, agent_id: id, title, created_at, updated_at } = row;
+  const [renaming, setRenaming] = useState(false);
+  const button = useRef<HTMLButtonElement>(null);
+  const onClose = () => {
+    flushSync(() => setRenaming(false));
+    button.current?.focus();
+  };
+  if (renaming && is_shown) return <RenameThread row={row} onClose={onClose} />;
+  const name = title ?? (isOwnName(thread) ? instant(created_at) : thread);
+  return (
+    <li className={`flex ${is_shown ? "bg-accent-soft" : ""}`}>
+      <Link
+        to="/agents/$id/chat"
+        params={{ id }}
+        search={{ thread }}
+        aria-current={is_shown ? "true" : undefined}
+        className={`flex min-w-0 flex-1 justify-between gap-2 py-1.5 pl-4 ${is_shown ? "" : "pr-4 hover:bg-sunken"}`}
+      >
+        <span dir="auto" title={name} className="truncate">
+          {name}
+        </span>
+        <span className="text-sm whitespace-nowrap text-muted">{ago(updated_at)}</span>
+      </Link>
+      {is_shown && (
+        <button
+          ref={button}
+          type="button"
+          aria-label="Rename conversation"
+          onClick={() => setRenaming(true)}
+          className="px-2.5 text-muted hover:text-ink"
+        >
+          <Icon name="edit" />
+        </button>
+      )}
+    </li>
+  );
+}
+
+function RenameThread({ row, onClose }: { row: ListedThread; onClose: () => void }) {
+  const [title, setTitle] = useState(row.title ?? "");
+  const field = useRef<HTMLInputElement>(null);
+  useEffect(() => {
+    field.current?.focus();
+    field.current?.select();
+  }, []);
+  const rename = useMutation({
+    mutationFn: () => {
+      const params = { id: row.agent_id, thread_id: row.id };
+      return call("PATCH /api/v1/agents/{id}/threads/{thread_id}", { params, body: { title: title.trim() } });
+    },
+    onSuccess: async () => {
+      await stale("threads");
+      onClose();
+    },
+  });
+  return (
+    <li className="bg-accent-soft px-2 py-1.5">
+      <form onSubmit={onSubmit(rename.mutate)} className="flex gap-1">
+        <input
+          ref={field}
+          aria-label="Title"
+          dir="auto"
+          maxLength={200}
+          className="control"
+          value={title}
+          onChange={(event) => setTitle(event.target.value)}
+          onKeyDown={(event) => event.key === "Escape" && onClose()}
+        />
+        <Button
+          type="submit"
+          kind="primary"
+          icon="check"
+          aria-label="Save title"
+          className="px-2"
+          busy={rename.isPending}
+          disabled={title.trim() === ""}
+        />
+        <Button icon="close" aria-label="Cancel" className="px-2" onClick={onClose} />
+      </form>
+      {rename.error !== null && <ProblemNotice error={rename.error} />}
+    </li>
   );
 }
 

@@ -9,9 +9,10 @@ import {
   type FoundRun,
   foundAgentsQuery,
   foundRunsQuery,
+  foundThreadsQuery,
   type RunDetail,
 } from "../api/queries.ts";
-import { instant } from "../format.ts";
+import { ago, instant } from "../format.ts";
 import { Status } from "../ui/basics.tsx";
 import { Dialog } from "../ui/dialog.tsx";
 import { ITEM } from "../ui/picker.tsx";
@@ -68,6 +69,7 @@ export function Find({ onClose }: { onClose: () => void }) {
   const is_id = is_current && UUID.test(wanted);
   const agents = useQuery({ ...foundAgentsQuery(wanted), enabled: has_words }).data?.agents ?? [];
   const runs = useQuery({ ...foundRunsQuery(wanted), enabled: has_words }).data ?? [];
+  const threads = useQuery({ ...foundThreadsQuery(wanted), enabled: has_words }).data ?? [];
   const run = useQuery({ ...anyRunQuery(wanted), enabled: is_id }).data;
   const may_be_request = is_current && wanted.length >= 8 && !wanted.includes(" ");
   const request = useQuery({ ...explanationQuery(wanted), enabled: may_be_request }).data;
@@ -86,11 +88,25 @@ export function Find({ onClose }: { onClose: () => void }) {
     ],
     [
       "Conversations",
-      shown_agents.map(({ id, name }) => ({
-        value: `chat ${id}`,
-        link: { to: "/agents/$id/chat", params: { id } },
-        text: `Conversations with ${name}`,
-      })),
+      [
+        ...(has_words ? threads : []).map(({ id: thread, agent_id, agent_name, title, updated_at }) => ({
+          value: `thread ${agent_id} ${thread}`,
+          link: { to: "/agents/$id/chat" as const, params: { id: agent_id }, search: { thread } },
+          text: (
+            <>
+              <span className="min-w-0 flex-1 truncate">{title}</span>
+              <span className="max-w-1/3 shrink-0 truncate text-sm text-muted">
+                {agent_name}, {ago(updated_at)}
+              </span>
+            </>
+          ),
+        })),
+        ...shown_agents.map(({ id, name }) => ({
+          value: `chat ${id}`,
+          link: { to: "/agents/$id/chat" as const, params: { id } },
+          text: `Conversations with ${name}`,
+        })),
+      ],
     ],
     ["Pages", pages.map(([name, to, search = {}]) => ({ value: name, link: { to, search }, text: name }))],
     ["Runs", [...(run === undefined || !is_id ? [] : [runById(run)]), ...(has_words ? foundRuns(runs, wanted) : [])]],
@@ -123,14 +139,14 @@ export function Find({ onClose }: { onClose: () => void }) {
     <Dialog title="Find" onClose={onClose} wide>
       <form onSubmit={(event) => event.preventDefault()}>
         <Command
-          label="Find pages, agents, runs and requests"
+          label="Find pages, agents, conversations, runs and requests"
           shouldFilter={false}
           // The first result is chosen until the person goes to another one.
           value={values.includes(chosen) ? chosen : (values[0] ?? "")}
           onValueChange={setChosen}
         >
           <Command.Input
-            placeholder="A page, an agent, words of a run, or an id"
+            placeholder="A page, an agent, words of a conversation or run, or an id"
             className="control mb-2"
             value={text}
             onValueChange={(typed) => {
