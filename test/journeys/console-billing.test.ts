@@ -203,7 +203,10 @@ it("the page Billing in the dark and on a phone has no violations of axe-core's 
       await page.goto(site.service.url + path, { waitUntil: "networkidle" });
       if (path.endsWith("ledger")) {
         await page.getByRole("button", { name: "3 lines of the run of Harbour" }).first().click();
-        await rowsOf().filter({ hasText: /line [\d,]+/ }).first().waitFor();
+        await rowsOf()
+          .filter({ hasText: /line [\d,]+/ })
+          .first()
+          .waitFor();
       }
       expect(await violations(page), `${path} ${colorScheme} ${width}`).toEqual([]);
       expect(await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)).toBeLessThanOrEqual(0);
