@@ -3,7 +3,7 @@ import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router"
 import { useState } from "react";
 import { call } from "../api/client.ts";
 import { type Agent, agentQuery, type Run, runsQuery, schedulesQuery, stale } from "../api/queries.ts";
-import { chosenFilters, withFilter } from "../filters.ts";
+import { chosenFilters, useFilterSetter } from "../filters.ts";
 import { dollars, instant, number, period } from "../format.ts";
 import { AgentSettings } from "../parts/agent-settings.tsx";
 import { timeTaken } from "../parts/run-columns.tsx";
@@ -207,9 +207,8 @@ function NoRuns({ agent, onRun, busy }: RunsProps) {
 function Runs({ agent, onRun, busy }: RunsProps) {
   const { id } = agent;
   const { status, trigger, from, to } = useSearch({ from: "/signed-in/agents/$id" });
-  const navigate = useNavigate({ from: "/agents/$id" });
   const filters = chosenFilters({ ...statusQuery(status), trigger, ...period(from, to) });
-  const set = (name: string) => (value: string) => void navigate({ search: withFilter(name, value), replace: true });
+  const set = useFilterSetter();
   return (
     <Card flush>
       <div className="grid grid-cols-2 gap-3 border-b border-line px-4 py-3 sm:flex sm:flex-wrap">

@@ -1,7 +1,7 @@
-import { Link, useNavigate, useSearch } from "@tanstack/react-router";
+import { Link, useSearch } from "@tanstack/react-router";
 import { useState } from "react";
 import { type Agent, agentsQuery } from "../api/queries.ts";
-import { withFilter } from "../filters.ts";
+import { useFilterSetter } from "../filters.ts";
 import { ago } from "../format.ts";
 import { defaultScheduleInWords } from "../schedule-words.ts";
 import { Badge, buttonClass, Card, Empty, PageHeader, Status } from "../ui/basics.tsx";
@@ -90,7 +90,7 @@ const FEW_AGENTS = 10;
 
 export function AgentsPage() {
   const { name = "" } = useSearch({ from: "/signed-in/agents" });
-  const navigate = useNavigate({ from: "/agents" });
+  const set = useFilterSetter();
   const [was_searched] = useState(name !== "");
   const { rows = [] } = useFirstPage(agentsQuery(name));
   const create = (
@@ -111,7 +111,7 @@ export function AgentsPage() {
               type="search"
               placeholder="A part of the name"
               value={name}
-              onValue={(text) => void navigate({ search: withFilter("name", text), replace: true, resetScroll: false })}
+              onValue={set("name")}
             />
           </div>
         )}

@@ -1,6 +1,6 @@
 import { useQuery, useSuspenseQuery } from "@tanstack/react-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
-import { plansQuery, profileQuery, subscriptionQuery } from "../api/queries.ts";
+import { plansQuery, profileQuery } from "../api/queries.ts";
 import { dollars, number } from "../format.ts";
 import { BillingOverview } from "../parts/billing-overview.tsx";
 import { EndUsersTab } from "../parts/end-users.tsx";
@@ -24,7 +24,6 @@ const TABS = [
 export function BillingPage() {
   const { tab = "balance", top_up } = useSearch({ from: "/signed-in/billing" });
   const { data: profile } = useSuspenseQuery(profileQuery);
-  const { data: subscription } = useQuery(subscriptionQuery);
   const { data: offer } = useQuery(plansQuery);
   const navigate = useNavigate({ from: "/billing" });
   const showTopUp = (open: boolean) =>
@@ -56,7 +55,7 @@ export function BillingPage() {
       />
       {tab === "balance" && <BillingOverview />}
       {tab === "ledger" && <LedgerTab />}
-      {tab === "plans" && <PlansTab subscription={subscription} />}
+      {tab === "plans" && <PlansTab />}
       {tab === "overage" && <OverageTab />}
       {tab === "purchases" && <PaymentsTab />}
       {tab === "end_users" && <EndUsersTab />}

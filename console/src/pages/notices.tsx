@@ -3,16 +3,17 @@ import type { ReactNode } from "react";
 import type { Answer } from "../api/client.ts";
 import { noticesQuery } from "../api/queries.ts";
 import { EVENT_NAMES, EVENT_TEXTS, type Event, eventText, isEvent } from "../event-words.ts";
-import { count, instant, number, words } from "../format.ts";
+import { count, number, words } from "../format.ts";
+import { DeliveryStatus } from "../parts/delivery-status.tsx";
 import { scheduleReason } from "../service-words.ts";
-import { Badge, Card, Empty, PageHeader } from "../ui/basics.tsx";
-import { type Column, PagedTable } from "../ui/list.tsx";
+import { Card, Empty, PageHeader } from "../ui/basics.tsx";
+import { type Column, PagedTable, When } from "../ui/list.tsx";
 import { SelectField } from "../ui/select.tsx";
 
 type Notice = Answer<"GET /api/v1/notices">["notices"][number];
 
 /** The page where the person can act. `agent`: the agent or run that the notice names; `decision`: what that run asks. */
-type Place = "agent" | "decision" | "secrets" | "keys" | "billing" | "overage";
+type Place = "agent" | "decision" | "secrets" | "keys" | "billing" | "overage" | "payments";
 
 interface EventPlace {
   place: Place;
@@ -33,7 +34,7 @@ const EVENTS: Record<Event, EventPlace> = {
   "overage.cap_near": { place: "overage", detail: used },
   "key_budget.near": { place: "keys", detail: used },
   "auto_topup.paused": {
-    place: "billing",
+    place: "payments",
     detail: ({ reason }) => words(String(reason)),
   },
   "run.failed": {
@@ -69,6 +70,11 @@ const PLACES: Record<Exclude<Place, "agent" | "decision">, ReactNode> = {
   ),
   billing: (
     <Link to="/billing" className="link">
+      Billing
+    </Link>
+  ),
+  payments: (
+    <Link to="/billing" search={{ tab: "purchases" }} className="link">
       Billing
     </Link>
   ),
@@ -112,7 +118,7 @@ function AgentLink({ notice: { data, agent_name, agent_deleted }, place }: Agent
 const NOTICES: Column<Notice>[] = [
   {
     title: "When",
-    cell: ({ created_at }) => <span className="block min-w-20 md:whitespace-nowrap">{instant(created_at)}</span>,
+    cell: ({ created_at }) => <When at={created_at} />,
   },
   {
     title: "Event",
@@ -131,17 +137,11 @@ const NOTICES: Column<Notice>[] = [
     wide: true,
     cell: ({ deliveries }) =>
       deliveries.length === 0 ? (
-        <span className="whitespace-nowrap text-muted">not sent</span>
+        <span className="whitespace-nowrap text-muted">Not sent</span>
       ) : (
         <span className="flex flex-wrap gap-1">
           {deliveries.map((delivery) => (
-            <Badge
-              key={delivery.endpoint_id}
-              tone={({ delivered: "good", pending: "accent", failed: "bad" } as const)[delivery.status]}
-            >
-              {delivery.status}
-              {delivery.last_status !== null && ` (${delivery.last_status})`}
-            </Badge>
+            <DeliveryStatus key={delivery.endpoint_id} delivery={delivery} />
           ))}
         </span>
       ),

@@ -1,14 +1,14 @@
-import { Link, useNavigate, useSearch } from "@tanstack/react-router";
+import { Link, useSearch } from "@tanstack/react-router";
 import type { Answer } from "../api/client.ts";
 import { listFrom } from "../api/queries.ts";
-import { chosenFilters, withFilter } from "../filters.ts";
-import { instant, period, words } from "../format.ts";
+import { chosenFilters, useFilterSetter } from "../filters.ts";
+import { period, words } from "../format.ts";
 import { ACT_WORDS } from "../operator-words.ts";
 import { UserLink, UserPicker } from "../parts/operator-panels.tsx";
 import { Button, PageHeader } from "../ui/basics.tsx";
 import { useCsvDownload } from "../ui/csv-download.tsx";
 import { DayField } from "../ui/fields.tsx";
-import { type Column, ListCard } from "../ui/list.tsx";
+import { type Column, ListCard, When } from "../ui/list.tsx";
 import { SelectField } from "../ui/select.tsx";
 
 type Act = Answer<"GET /api/v1/admin/acts">["acts"][number];
@@ -34,7 +34,7 @@ function Operator({ who: { key_id, user_id, name } }: Act) {
 }
 
 const ACT_COLUMNS: Column<Act>[] = [
-  { title: "When", cell: ({ at }) => instant(at) },
+  { title: "When", cell: ({ at }) => <When at={at} /> },
   { title: "Operator", wide: true, cell: Operator },
   { title: "Act", cell: ({ what }) => ACT_WORDS[what] },
   { title: "Concerns", cell: (act) => <Concerned act={act} /> },
@@ -72,9 +72,7 @@ function Concerned({ act: { user_id, user_email, target } }: { act: Act }) {
 /** The log of operators' acts. */
 export function OperatorActsPage() {
   const { what, user_id, operator_id, from, to } = useSearch({ from: "/signed-in/operator/acts" });
-  const navigate = useNavigate({ from: "/operator/acts" });
-  const set = (filter: string) => (chosen: string) =>
-    void navigate({ search: withFilter(filter, chosen), replace: true, resetScroll: false });
+  const set = useFilterSetter();
   const filters = chosenFilters({ what, user_id, operator_id, ...period(from, to) });
   const query = listFrom(["operator", "acts", filters], "GET /api/v1/admin/acts", "acts", { query: filters });
   const csv = useCsvDownload("/api/v1/admin/acts", { filters, of: "acts", saved: "Acts downloaded" });

@@ -15,15 +15,10 @@ import {
 } from "../parts/operator-health.ts";
 import { Audit } from "../parts/system-panel.tsx";
 import { failure } from "../run-words.ts";
-import { Badge, Callout, Card, Facts, PageHeader, segmentClass } from "../ui/basics.tsx";
+import { Badge, Callout, Card, Facts, PageHeader, Segments } from "../ui/basics.tsx";
 import { type Column, ListCard, Table } from "../ui/list.tsx";
 import { Unloaded } from "../ui/problem.tsx";
 import { SelectField } from "../ui/select.tsx";
-
-const WINDOWS = [
-  ["24h", "24 hours"],
-  ["7d", "7 days"],
-] as const;
 
 /** The first page of the operator's section: the service at a glance. Each figure leads to its place. */
 export function OperatorOverviewPage() {
@@ -33,22 +28,13 @@ export function OperatorOverviewPage() {
   return (
     <>
       <PageHeader title="Operator" note="The service at a glance.">
-        <nav aria-label="Time of runs" className="flex rounded-lg bg-sunken p-0.5">
-          {WINDOWS.map(([value, name]) => (
-            <Link
-              key={value}
-              to="/operator"
-              search={value === "24h" ? {} : { window: value }}
-              replace
-              aria-current={window === value ? "true" : undefined}
-              activeOptions={{ exact: true }}
-              activeProps={{}}
-              className={segmentClass(window === value)}
-            >
-              {name}
-            </Link>
-          ))}
-        </nav>
+        <Segments
+          label="Time of runs"
+          segments={[
+            { name: "24 hours", chosen: window === "24h", search: { window: undefined } },
+            { name: "7 days", chosen: window === "7d", search: { window: "7d" } },
+          ]}
+        />
       </PageHeader>
       {data === undefined ? <Unloaded {...overview} /> : <Glance overview={data} />}
     </>

@@ -1,21 +1,21 @@
-import { useNavigate, useSearch } from "@tanstack/react-router";
+import { useSearch } from "@tanstack/react-router";
 import { useState } from "react";
 import { type Answer, call } from "../api/client.ts";
 import { listFrom } from "../api/queries.ts";
-import { chosenFilters, withFilter } from "../filters.ts";
-import { instant, money, number, period, words } from "../format.ts";
+import { chosenFilters, useFilterSetter } from "../filters.ts";
+import { money, number, period, words } from "../format.ts";
 import { reasonIfAny, UserLink, WithReason } from "../parts/operator-panels.tsx";
 import { INVOICE_TONES, PURCHASE_TONES } from "../service-words.ts";
 import { Badge, Button, PageHeader } from "../ui/basics.tsx";
 import { useCsvDownload } from "../ui/csv-download.tsx";
 import { DayField } from "../ui/fields.tsx";
-import { type Column, ListCard } from "../ui/list.tsx";
+import { type Column, ListCard, When } from "../ui/list.tsx";
 import { SelectField } from "../ui/select.tsx";
 
 /** The money of all users: purchases, and invoices of overage. */
 export function OperatorPaymentsPage() {
   const { from, to } = useSearch({ from: "/signed-in/operator/payments" });
-  const set = useFilter();
+  const set = useFilterSetter();
   return (
     <>
       <PageHeader title="Payments" note="What all users paid, and what they owe." />
@@ -29,12 +29,6 @@ export function OperatorPaymentsPage() {
       </div>
     </>
   );
-}
-
-function useFilter() {
-  const navigate = useNavigate({ from: "/operator/payments" });
-  return (filter: string) => (chosen: string) =>
-    void navigate({ search: withFilter(filter, chosen), replace: true, resetScroll: false });
 }
 
 const PURCHASE_OPTIONS = [
@@ -51,14 +45,14 @@ type Purchase = Answer<"GET /api/v1/admin/purchases">["purchases"][number];
 function AllPurchases() {
   const [refunding, setRefunding] = useState<Purchase | null>(null);
   const { status, from, to } = useSearch({ from: "/signed-in/operator/payments" });
-  const set = useFilter();
+  const set = useFilterSetter();
   const filters = chosenFilters({ status, ...period(from, to) });
   const csv = useCsvDownload("/api/v1/admin/purchases", { filters, of: "purchases", saved: "Purchases downloaded" });
   const query = listFrom(["operator", "purchases", filters], "GET /api/v1/admin/purchases", "purchases", {
     query: filters,
   });
   const columns: Column<Purchase>[] = [
-    { title: "When", cell: ({ created_at }) => instant(created_at) },
+    { title: "When", cell: ({ created_at }) => <When at={created_at} /> },
     { title: "User", wide: true, cell: ({ user_id, user_email }) => <UserLink id={user_id} email={user_email} /> },
     { title: "For", wide: true, cell: ({ purpose }) => words(purpose) },
     { title: "Status", cell: ({ status }) => <Badge tone={PURCHASE_TONES[status]}>{words(status)}</Badge> },
@@ -121,13 +115,13 @@ type Invoice = Answer<"GET /api/v1/admin/invoices">["invoices"][number];
 function Invoices() {
   const [asking, setAsking] = useState<{ invoice: Invoice; status: "paid" | "void" } | null>(null);
   const { invoices: status, from, to } = useSearch({ from: "/signed-in/operator/payments" });
-  const set = useFilter();
+  const set = useFilterSetter();
   const filters = chosenFilters({ status, ...period(from, to) });
   const query = listFrom(["operator", "invoices", filters], "GET /api/v1/admin/invoices", "invoices", {
     query: filters,
   });
   const columns: Column<Invoice>[] = [
-    { title: "When", cell: ({ created_at }) => instant(created_at) },
+    { title: "When", cell: ({ created_at }) => <When at={created_at} /> },
     { title: "User", wide: true, cell: ({ user_id, user_email }) => <UserLink id={user_id} email={user_email} /> },
     { title: "Tokens", wide: true, numeric: true, cell: ({ tokens }) => number(tokens) },
     { title: "Amount", numeric: true, cell: ({ amount_cents, currency }) => money(amount_cents, currency) },

@@ -1,15 +1,15 @@
 import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
-import { Link, useNavigate, useSearch } from "@tanstack/react-router";
+import { Link, useSearch } from "@tanstack/react-router";
 import { type Answer, call } from "../api/client.ts";
 import { listFrom, MOST } from "../api/queries.ts";
-import { chosenFilters, withFilter } from "../filters.ts";
+import { chosenFilters, useFilterSetter } from "../filters.ts";
 import { count, dollars, instant, number, period, words } from "../format.ts";
-import { UserLink, UserPicker } from "../parts/operator-panels.tsx";
+import { RunStatus, UserLink, UserPicker, WAITS } from "../parts/operator-panels.tsx";
 import { COST_COLUMN, DURATION_COLUMN, MODEL_COLUMN, QUEUED_COLUMN, timeTaken } from "../parts/run-columns.tsx";
 import { StepList } from "../parts/step-list.tsx";
 import { FAILURE_CODES, failure, STATUS_OPTIONS, startInWords, statusQuery, TRIGGER_OPTIONS } from "../run-words.ts";
 import { inWords } from "../service-words.ts";
-import { Button, Card, Empty, Facts, PageHeader, Status } from "../ui/basics.tsx";
+import { Button, Card, Empty, Facts, PageHeader } from "../ui/basics.tsx";
 import { Dialog } from "../ui/dialog.tsx";
 import { DayField } from "../ui/fields.tsx";
 import { type Column, Table } from "../ui/list.tsx";
@@ -24,6 +24,7 @@ type Failures = Answer<"GET /api/v1/admin/run-failures">["failures"][number];
 
 /** Groups of failures that the page shows. */
 const GROUPS = 10;
+const OPTIONS = STATUS_OPTIONS.map(([status, name]) => [status, status === "requires_action" ? WAITS : name] as const);
 const CODE_OPTIONS = [["", "Any"], ...FAILURE_CODES.map((code) => [code, words(failure(code))] as const)] as const;
 
 const STARTED_OPTIONS = TRIGGER_OPTIONS.map(([value, name]) => [value, value === "manual" ? "User" : name] as const);
@@ -47,15 +48,17 @@ function RunLink({ run, className = "" }: { run: Run; className?: string }) {
   );
 }
 
-const RunStatus = ({ run: { status, has_errors } }: { run: Run }) => (
-  <Status status={status} has_errors={has_errors} brief />
-);
 const Reason = ({ run }: { run: Run }) => (
   <span className={`block truncate ${run.error === null ? "text-muted" : "text-bad"}`}>{reasonOf(run)}</span>
 );
 
 const COLUMNS: VirtualColumn<Run>[] = [
-  { id: "status", title: "Status", width: "8.5rem", cell: (run) => <RunStatus run={run} /> },
+  {
+    id: "status",
+    title: "Status",
+    width: "8.5rem",
+    cell: (run) => <RunStatus status={run.status} has_errors={run.has_errors} />,
+  },
   {
     id: "user",
     title: "User",
@@ -80,7 +83,7 @@ const COLUMNS: VirtualColumn<Run>[] = [
         </span>
         <span className="block truncate">{run.user_email ?? "erased user"}</span>
         <span className="flex items-center justify-between gap-3">
-          <RunStatus run={run} />
+          <RunStatus status={run.status} has_errors={run.has_errors} />
           <Reason run={run} />
         </span>
       </>
@@ -106,9 +109,7 @@ const keyOf = ({ id }: Run) => id;
 export function OperatorRunsPage() {
   const search = useSearch({ from: "/signed-in/operator/runs" });
   const { status, trigger, user_id, agent_id, error_code, from, to, run: open } = search;
-  const navigate = useNavigate({ from: "/operator/runs" });
-  const set = (filter: string) => (chosen: string) =>
-    void navigate({ search: withFilter(filter, chosen), replace: true, resetScroll: false });
+  const set = useFilterSetter();
   const time = period(from, to);
   const filters = chosenFilters({ ...statusQuery(status), trigger, user_id, agent_id, error_code, ...time });
   const loaded = useInfiniteQuery({
@@ -128,7 +129,7 @@ export function OperatorRunsPage() {
               label="Status"
               className="w-full sm:w-36"
               value={status ?? ""}
-              options={STATUS_OPTIONS}
+              options={OPTIONS}
               onValue={set("status")}
             />
             <UserPicker className="w-full sm:w-48" value={user_id ?? ""} onValue={set("user_id")} />
@@ -250,7 +251,7 @@ function RunFigures({ run }: { run: RunDetail }) {
       <Facts
         facts={[
           ["User", <UserLink key="user" id={run.user_id} email={run.user_email} />],
-          ["Status", <Status key="status" status={run.status} has_errors={run.has_errors} />],
+          ["Status", <RunStatus key="status" status={run.status} has_errors={run.has_errors} />],
           [
             "Queued",
             `${instant(run.queued_at)}, ${run.trigger === "manual" ? "started by the user" : startInWords(run)}`,

@@ -1,12 +1,14 @@
-import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
+import { Link, useParams, useSearch } from "@tanstack/react-router";
 import { useState } from "react";
 import type { Answer } from "../api/client.ts";
 import { listFrom } from "../api/queries.ts";
+import { useFilterSetter } from "../filters.ts";
 import { day, number } from "../format.ts";
 import { OneUser } from "../parts/operator-user.tsx";
 import { NewUser, UserActions } from "../parts/user-actions.tsx";
 import { Badge, Button, Card, Empty, PageHeader } from "../ui/basics.tsx";
 import { type Column, PagedTable } from "../ui/list.tsx";
+import { WaitingField } from "../ui/waiting-field.tsx";
 
 type User = Answer<"GET /api/v1/admin/users/{id}">;
 
@@ -34,8 +36,7 @@ export function OperatorUserPage() {
 
 function Users() {
   const { search = "" } = useSearch({ from: "/signed-in/operator/users" });
-  const navigate = useNavigate({ from: "/operator/users" });
-  const [text, setText] = useState(search); // The address follows later, and would move the cursor.
+  const set = useFilterSetter();
   const query = listFrom(["operator", "users", search], "GET /api/v1/admin/users", "users", {
     query: search === "" ? {} : { search },
   });
@@ -54,29 +55,21 @@ function Users() {
       ),
     },
     { title: "Balance", numeric: true, cell: (user) => number(user.token_balance) },
-    { title: "Plan", wide: true, cell: (user) => user.plan ?? <span className="text-muted">none</span> },
+    { title: "Plan", wide: true, cell: (user) => user.plan ?? <span className="text-muted">None</span> },
     { title: "Since", wide: true, cell: (user) => day(user.created_at) },
     { title: "", numeric: true, cell: (user) => <UserActions user={user} /> },
   ];
-  const find = (typed: string) => {
-    setText(typed);
-    void navigate({ search: typed === "" ? {} : { search: typed }, replace: true, resetScroll: false });
-  };
   return (
-    <Card
-      title="All users"
-      flush
-      actions={
-        <input
+    <Card flush>
+      <div className="border-b border-line px-4 py-3">
+        <WaitingField
+          label="Find users"
           type="search"
-          aria-label="Find users"
           placeholder="E-mail or id"
-          className="control max-w-64"
-          value={text}
-          onChange={(event) => find(event.target.value)}
+          value={search}
+          onValue={set("search")}
         />
-      }
-    >
+      </div>
       <PagedTable
         label="Users"
         query={query}

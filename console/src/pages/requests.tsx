@@ -1,7 +1,7 @@
 import { useInfiniteQuery } from "@tanstack/react-query";
-import { Link, useNavigate, useSearch } from "@tanstack/react-router";
+import { Link, useSearch } from "@tanstack/react-router";
 import { keysQuery, listFrom, MOST } from "../api/queries.ts";
-import { chosenFilters, withFilter } from "../filters.ts";
+import { chosenFilters, useFilterSetter } from "../filters.ts";
 import { daysOfFields, dollars, instant, number, period } from "../format.ts";
 import { RequestPanel } from "../parts/request-panel.tsx";
 import {
@@ -113,13 +113,9 @@ const keyOf = ({ id }: LoggedRequest) => id;
 export function RequestsPage() {
   const search = useSearch({ from: "/signed-in/developers/requests" });
   const { request: open, from, to, min_ms, ...exact } = search;
-  const navigate = useNavigate({ from: "/developers/requests" });
+  const set = useFilterSetter();
   const filters = chosenFilters({ ...exact, min_ms: min_ms?.toString(), ...period(from, to) });
   const days = daysOfFields(from, to);
-  const set = (filter: string) => (chosen: string) => {
-    const value = filter === "min_ms" && chosen !== "" ? Number(chosen) : chosen;
-    void navigate({ search: withFilter(filter, value as string), replace: true, resetScroll: false });
-  };
   const csv = useCsvDownload("/api/v1/users/me/requests", {
     filters,
     of: "requests",
@@ -134,7 +130,6 @@ export function RequestsPage() {
   }
   const is_wide = useMinWidth("(min-width: 64rem)");
   const is_phone = !useMinWidth("(min-width: 48rem)");
-  const close = () => void navigate({ search: withFilter("request", ""), replace: true, resetScroll: false });
   const found = rows.find(({ id }) => id === open);
   const has_filters = Object.keys(filters).length > 0;
   const more = [min_ms, from, to, exact.user].some((each) => each !== undefined);
@@ -183,7 +178,7 @@ export function RequestsPage() {
               className="w-full sm:w-36"
               value={DURATIONS.some(([value]) => value === String(min_ms)) ? String(min_ms) : ""}
               options={DURATIONS}
-              onValue={set("min_ms")}
+              onValue={(ms) => set("min_ms")(ms === "" ? "" : Number(ms))}
             />
             <DayField label="From" value={days.from} onValue={set("from")} />
             <DayField label="To" value={days.to} onValue={set("to")} />
@@ -219,7 +214,7 @@ export function RequestsPage() {
         panel={open !== undefined && <RequestPanel key={open} request={found} is_loading={loaded.isPending} />}
         title="Request"
         is_wide={is_wide}
-        onClose={close}
+        onClose={() => set("request")("")}
       />
     </div>
   );

@@ -1,5 +1,5 @@
 import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
-import { Link, type RegisteredRouter, useNavigate, useSearch } from "@tanstack/react-router";
+import { Link, type RegisteredRouter, useSearch } from "@tanstack/react-router";
 import type { RowSelectionState } from "@tanstack/react-table";
 import { type ReactNode, useEffect, useMemo, useRef, useState } from "react";
 import {
@@ -10,7 +10,7 @@ import {
   queryClient,
   type Run,
 } from "../api/queries.ts";
-import { chosenFilters, withFilter } from "../filters.ts";
+import { chosenFilters, useFilterSetter } from "../filters.ts";
 import { dayForInput, daysOfFields, dollars, instant, period } from "../format.ts";
 import { parsePair } from "../metadata.ts";
 import { COST_COLUMN, DURATION_COLUMN, MODEL_COLUMN, QUEUED_COLUMN } from "../parts/run-columns.tsx";
@@ -18,7 +18,7 @@ import { RunPanel } from "../parts/run-panel.tsx";
 import { RunSelection } from "../parts/run-selection.tsx";
 import { STATUS_OPTIONS, starterName, statusQuery, TRIGGER_OPTIONS } from "../run-words.ts";
 import { inWords } from "../service-words.ts";
-import { Card, Empty, PageHeader, Status, segmentClass } from "../ui/basics.tsx";
+import { Card, Empty, PageHeader, Segments, Status } from "../ui/basics.tsx";
 import { BesideList } from "../ui/beside-list.tsx";
 import { useCsvDownload } from "../ui/csv-download.tsx";
 import { DayField } from "../ui/fields.tsx";
@@ -137,9 +137,7 @@ function useRuns(filters: AllRunsFilters) {
 /** The runs of all agents, found by words and filters. */
 export function RunsPage() {
   const search = useSearch({ from: "/signed-in/runs" });
-  const navigate = useNavigate({ from: "/runs" });
-  const set = (name: string) => (chosen: string) =>
-    void navigate({ search: withFilter(name, chosen), replace: true, resetScroll: false });
+  const set = useFilterSetter();
   const filters = filtersOf(search);
   const csv = useCsvDownload("/api/v1/runs", { filters, of: "runs", saved: "Runs downloaded" });
   const { loaded, rows } = useRuns(filters);
@@ -263,25 +261,14 @@ const keyOf = ({ id }: FoundRun) => id;
 
 function Presets({ from, to }: { from: string | undefined; to: string | undefined }) {
   return (
-    <nav aria-label="Days" className="flex flex-wrap rounded-lg bg-sunken p-0.5">
-      {presets(new Date()).map(([name, first, last]) => {
-        const chosen = from === first && to === last;
-        return (
-          <Link
-            key={name}
-            from="/runs"
-            to="."
-            search={(old) => ({ ...old, from: first, to: last }) as never}
-            replace
-            className={segmentClass(chosen)}
-            activeProps={{ "aria-current": undefined }}
-            aria-current={chosen ? "true" : undefined}
-          >
-            {name}
-          </Link>
-        );
-      })}
-    </nav>
+    <Segments
+      label="Days"
+      segments={presets(new Date()).map(([name, first, last]) => ({
+        name,
+        chosen: from === first && to === last,
+        search: { from: first, to: last },
+      }))}
+    />
   );
 }
 

@@ -1,5 +1,5 @@
 import { useQuery, useSuspenseQuery } from "@tanstack/react-query";
-import { Link, useNavigate, useSearch } from "@tanstack/react-router";
+import { Link, useSearch } from "@tanstack/react-router";
 import type { ReactNode } from "react";
 import {
   profileQuery,
@@ -8,10 +8,10 @@ import {
   usageBreakdownQuery,
   usageQuery,
 } from "../api/queries.ts";
-import { chosenFilters, withFilter } from "../filters.ts";
-import { daysLeft } from "../forecast.ts";
-import { count, day as dayOf, dayOfYear, dollars, number, short } from "../format.ts";
-import { Callout, Card, Empty, PageHeader, segmentClass } from "../ui/basics.tsx";
+import { chosenFilters, useFilterSetter } from "../filters.ts";
+import { daysInWords, daysLeft } from "../forecast.ts";
+import { capital, count, day as dayOf, dayOfYear, dollars, number, short } from "../format.ts";
+import { Callout, Card, Empty, PageHeader, Segments } from "../ui/basics.tsx";
 import { Meter, OTHERS_COLOUR, SERIES_COLOURS, type Series, StackedChart, Swatch } from "../ui/chart.tsx";
 import { useCsvDownload } from "../ui/csv-download.tsx";
 import { Icon } from "../ui/icons.tsx";
@@ -109,28 +109,17 @@ export function UsagePage() {
   const by = isDimension(search.by) ? search.by : "model";
   const then = isDimension(search.then_by) && search.then_by !== by ? search.then_by : undefined;
   const usage = useQuery(usageQuery(days));
-  const windows = (
-    <nav aria-label="Period" className="flex rounded-lg bg-sunken p-0.5">
-      {WINDOWS.map((window) => (
-        <Link
-          key={window}
-          from="/usage"
-          to="."
-          search={changed({ days: window, day: undefined })}
-          replace
-          className={segmentClass(window === days)}
-          activeProps={{ "aria-current": undefined }}
-          aria-current={window === days ? "true" : undefined}
-        >
-          {window} days
-        </Link>
-      ))}
-    </nav>
-  );
   return (
     <>
       <PageHeader title="Usage" note="Days begin and end in UTC.">
-        {windows}
+        <Segments
+          label="Period"
+          segments={WINDOWS.map((window) => ({
+            name: `${window} days`,
+            chosen: window === days,
+            search: { days: window, day: undefined },
+          }))}
+        />
       </PageHeader>
       {usage.isError && <ProblemNotice error={usage.error} onRetry={() => void usage.refetch()} />}
       <Tiles usage={usage.data} days={days} />
@@ -154,7 +143,7 @@ function Tiles({ usage, days }: { usage: UsageSummary | undefined; days: number 
           usage === undefined ? "" : left === null ? "No usage in the last 7 days" : "At the rate of the last 7 days"
         }
       >
-        {usage === undefined ? "…" : left === null ? "—" : left > 365 ? "Over a year" : count(Math.floor(left), "day")}
+        {usage === undefined ? "…" : left === null ? "—" : capital(daysInWords(left))}
       </Tile>
       <Tile
         term={`Spent in ${days} days`}
@@ -176,7 +165,7 @@ function balanceNote(profile: {
   trial_ends_at: string | null;
 }): string {
   if (profile.balance.held > 0) return `${dollars(profile.balance.held)} held for running calls`;
-  if (profile.is_trial && profile.trial_ends_at !== null) return `trial until ${dayOf(profile.trial_ends_at)}`;
+  if (profile.is_trial && profile.trial_ends_at !== null) return `Trial until ${dayOf(profile.trial_ends_at)}`;
   return count(profile.token_balance, "token");
 }
 
@@ -268,9 +257,7 @@ function Breakdown({ days, day, by, then, filters }: BreakdownProps) {
 }
 
 function GroupBy({ by, then, names }: { by: Dimension; then: Dimension | undefined; names: readonly string[] }) {
-  const navigate = useNavigate({ from: "/usage" });
-  const set = (name: "by" | "then_by") => (value: string) =>
-    void navigate({ search: withFilter(name, value), replace: true, resetScroll: false });
+  const set = useFilterSetter();
   const of_metadata = names.map((name) => [`metadata.${name}`, name] as const);
   const chosen = isNamed(by) ? "" : by;
   // A name of other days, or one in the address, stays chosen.
@@ -280,23 +267,14 @@ function GroupBy({ by, then, names }: { by: Dimension; then: Dimension | undefin
     <>
       <div>
         <span className="mb-1 block font-medium">Group by</span>
-        <nav aria-label="Group by" className="flex w-fit rounded-lg bg-sunken p-0.5">
-          {NAMED.map((view) => (
-            <Link
-              key={view}
-              from="/usage"
-              to="."
-              search={changed({ by: view, then_by: then === view ? undefined : then })}
-              replace
-              resetScroll={false}
-              className={segmentClass(view === by)}
-              activeProps={{ "aria-current": undefined }}
-              aria-current={view === by ? "true" : undefined}
-            >
-              {DIMENSIONS[view]}
-            </Link>
-          ))}
-        </nav>
+        <Segments
+          label="Group by"
+          segments={NAMED.map((view) => ({
+            name: DIMENSIONS[view],
+            chosen: view === by,
+            search: { by: view, then_by: then === view ? undefined : then },
+          }))}
+        />
       </div>
       {options.length > 0 && (
         <SelectField

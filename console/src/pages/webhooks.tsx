@@ -4,12 +4,13 @@ import { type Answer, type Body, call } from "../api/client.ts";
 import { endpointsQuery, listFrom, profileQuery, sessionQuery, stale } from "../api/queries.ts";
 import { EVENT_NAMES, EVENT_TEXTS, type Event, eventText } from "../event-words.ts";
 import { ago, count, instant, number } from "../format.ts";
+import { DeliveryStatus } from "../parts/delivery-status.tsx";
 import { ReplaceSecret } from "../parts/replace-secret.tsx";
 import { Badge, Button, Card, Empty, PageHeader } from "../ui/basics.tsx";
 import { ShownOnce } from "../ui/copy.tsx";
 import { Confirm, Dialog, DialogForm } from "../ui/dialog.tsx";
 import { TextField } from "../ui/fields.tsx";
-import { type Column, PagedTable, useFirstPage } from "../ui/list.tsx";
+import { type Column, PagedTable, useFirstPage, When } from "../ui/list.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
 import { confirmSaved } from "../ui/saved.tsx";
 import { SelectField } from "../ui/select.tsx";
@@ -33,7 +34,7 @@ export function WebhooksPage() {
   const { rows, error, refetch } = useFirstPage(endpointsQuery);
   const [creating, setCreating] = useState(false);
   const create = (
-    <Button icon="plus" onClick={() => setCreating(true)}>
+    <Button kind="primary" icon="plus" onClick={() => setCreating(true)}>
       New endpoint
     </Button>
   );
@@ -48,7 +49,7 @@ export function WebhooksPage() {
       {error !== null && <ProblemNotice error={error} onRetry={() => void refetch()} />}
       {rows?.length === 0 && (
         <Card flush>
-          <Empty icon="send" title="No endpoints yet">
+          <Empty icon="send" title="No endpoints yet" action={create}>
             Notices appear only on the page Notices. Create an endpoint to get them elsewhere.
           </Empty>
         </Card>
@@ -182,17 +183,6 @@ function TestResult({ result: { delivered, status, error, duration_ms, answer } 
   );
 }
 
-const TONES = { delivered: "good", pending: "accent", failed: "bad" } as const;
-const STATUS = { delivered: "Delivered", pending: "Pending", failed: "Failed" } as const;
-function DeliveryStatus({ delivery: { status, last_status } }: { delivery: Delivery }) {
-  return (
-    <Badge tone={TONES[status]}>
-      {STATUS[status]}
-      {last_status !== null && !(status === "pending" && last_status < 300) && ` (${last_status})`}
-    </Badge>
-  );
-}
-
 const deliveriesQuery = (id: string) => ({
   ...listFrom(["endpoints", id, "deliveries"], "GET /api/v1/webhook-endpoints/{id}/deliveries", "deliveries", {
     params: { id },
@@ -205,7 +195,7 @@ const deliveriesQuery = (id: string) => ({
 function Deliveries({ endpoint }: { endpoint: Endpoint }) {
   const [open, setOpen] = useState(false);
   const columns: Column<Delivery>[] = [
-    { title: "When", cell: ({ created_at }) => <span className="block min-w-20">{instant(created_at)}</span> },
+    { title: "When", cell: ({ created_at }) => <When at={created_at} /> },
     { title: "Event", cell: ({ event }) => eventText(event) },
     {
       title: "State",

@@ -108,7 +108,7 @@ function AutoTopupForm({ settings }: { settings: Settings }) {
         <ConfirmChange
           title="Buy tokens automatically?"
           action={action}
-          saved="Automatic top-ups enabled"
+          saved={settings.status === "off" ? "Automatic top-ups enabled" : "Automatic top-ups saved"}
           change={{ of: "auto-topup", body }}
           later={({ due_now_cents, most_cents, currency }) => (
             <>
@@ -119,7 +119,7 @@ function AutoTopupForm({ settings }: { settings: Settings }) {
           onClose={() => setAsking(false)}
           onConfirm={async () => {
             queryClient.setQueryData(autoTopupQuery.queryKey, await call("PUT /api/v1/billing/auto-topup", { body }));
-            await stale("payments");
+            await stale("payments", "profile");
           }}
         />
       )}

@@ -13,11 +13,12 @@ import {
   subscriptionQuery,
   usageQuery,
 } from "../api/queries.ts";
-import { daysLeft } from "../forecast.ts";
-import { ago, count, day, dollars, money, number } from "../format.ts";
+import { daysInWords, daysLeft } from "../forecast.ts";
+import { ago, capital, count, day, dollars, money, number } from "../format.ts";
 import { Card, Facts } from "../ui/basics.tsx";
 import { Meter } from "../ui/chart.tsx";
 import { type Column, Table, useFirstPage } from "../ui/list.tsx";
+import { Unloaded } from "../ui/problem.tsx";
 import { BucketsCard } from "./buckets.tsx";
 import { BudgetUse } from "./budget.tsx";
 
@@ -52,14 +53,13 @@ function BalanceCard() {
     ["Unexpired", number(posted)],
   ];
   if (debt > 0) facts.push(["Debt", `${number(debt)}; the next tokens that you get repay it`]);
-  facts.push([
-    "Lasts for",
-    left === null
-      ? "Unknown: no usage in the last 7 days"
-      : left < 1
-        ? "Less than a day, at the rate of the last 7 days"
-        : `${left > 365 ? "Over a year" : `About ${count(Math.floor(left), "day")}`}, at the rate of the last 7 days`,
-  ]);
+  if (usage !== undefined)
+    facts.push([
+      "Lasts for",
+      left === null
+        ? "Unknown: no usage in the last 7 days"
+        : `${capital(daysInWords(left))}, at the rate of the last 7 days`,
+    ]);
   return (
     <Card title="Balance">
       <Facts facts={facts} />
@@ -68,7 +68,8 @@ function BalanceCard() {
 }
 
 function PlanCard() {
-  const { data: subscription } = useQuery(subscriptionQuery);
+  const plan = useQuery(subscriptionQuery);
+  const subscription = plan.data;
   const { data: offer } = useQuery(plansQuery);
   const { status, plan_id, pending_plan_id, cancel_at_period_end = false } = subscription ?? {};
   const active = status === "active" || status === "past_due";
@@ -88,11 +89,15 @@ function PlanCard() {
   if (subscription === undefined || !active) {
     return (
       <Card title="Plan" actions={actions}>
-        <p className="text-muted">
-          {status === "incomplete"
-            ? "The plan starts after its payment."
-            : "No plan. You use the tokens of your trial and those that you buy."}
-        </p>
+        {subscription === undefined ? (
+          <Unloaded error={plan.error} refetch={plan.refetch} />
+        ) : (
+          <p className="text-muted">
+            {status === "incomplete"
+              ? "The plan starts after its payment."
+              : "No plan. You use the tokens of your trial and those that you buy."}
+          </p>
+        )}
       </Card>
     );
   }
@@ -160,9 +165,9 @@ function HeldCard() {
 function LimitsCard() {
   const { data: overage } = useQuery(overageQuery);
   const { data: auto } = useQuery(autoTopupQuery);
-  const { rows: keys = [] } = useFirstPage(keysQuery);
-  const { rows: users = [] } = useFirstPage(endUserBudgetsQuery);
-  const limited = keys.flatMap((key) =>
+  const { rows: keys } = useFirstPage(keysQuery);
+  const { rows: users } = useFirstPage(endUserBudgetsQuery);
+  const limited = keys?.flatMap((key) =>
     key.budget_tokens === null ? [] : [{ ...key, budget_tokens: key.budget_tokens }],
   );
   return (
@@ -177,7 +182,13 @@ function LimitsCard() {
             </Link>
           }
         >
-          {overage?.enabled ? <Used used={overage.used_tokens} of={overage.cap_tokens ?? 0} label="Overage" /> : "Off"}
+          {overage === undefined ? (
+            "…"
+          ) : overage.enabled ? (
+            <Used used={overage.used_tokens} of={overage.cap_tokens ?? 0} label="Overage" />
+          ) : (
+            "Off"
+          )}
         </Limit>
         <Limit
           title="Automatic top-ups"
@@ -194,7 +205,7 @@ function LimitsCard() {
             </Link>
           }
         >
-          {auto === undefined || auto.status === "off" ? "Off" : <TopUpUse auto={auto} />}
+          {auto === undefined ? "…" : auto.status === "off" ? "Off" : <TopUpUse auto={auto} />}
         </Limit>
         <Limit
           title="API keys"
@@ -205,12 +216,11 @@ function LimitsCard() {
             </Link>
           }
         >
-          {limited.length === 0
-            ? "No budgets"
-            : limited
-                .slice(0, SHOWN)
-                .map((key) => <Budget key={key.id} name={key.name} budget_tokens={key.budget_tokens} used={key} />)}
-          {limited.length > SHOWN && <More />}
+          <Budgets
+            of={limited?.map((key) => (
+              <Budget key={key.id} name={key.name} budget_tokens={key.budget_tokens} used={key} />
+            ))}
+          />
         </Limit>
         <Limit
           title="End users"
@@ -227,14 +237,11 @@ function LimitsCard() {
             </Link>
           }
         >
-          {users.length === 0
-            ? "No budgets"
-            : users
-                .slice(0, SHOWN)
-                .map((user) => (
-                  <Budget key={user.user} name={user.user} budget_tokens={user.budget_tokens} used={user} />
-                ))}
-          {users.length > SHOWN && <More />}
+          <Budgets
+            of={users?.map((user) => (
+              <Budget key={user.user} name={user.user} budget_tokens={user.budget_tokens} used={user} />
+            ))}
+          />
         </Limit>
       </ul>
     </Card>
@@ -260,7 +267,16 @@ function Limit({ title, what, change, children }: LimitProps) {
   );
 }
 
-const More = () => <p className="text-sm text-muted">and more</p>;
+function Budgets({ of: budgets }: { of: readonly ReactNode[] | undefined }) {
+  if (budgets === undefined) return "…";
+  if (budgets.length === 0) return "No budgets";
+  return (
+    <>
+      {budgets.slice(0, SHOWN)}
+      {budgets.length > SHOWN && <p className="text-sm text-muted">and more</p>}
+    </>
+  );
+}
 
 function Budget({ name, budget_tokens, used }: Parameters<typeof BudgetUse>[0]) {
   return (

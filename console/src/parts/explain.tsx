@@ -10,12 +10,17 @@ import { ProblemNotice } from "../ui/problem.tsx";
 type Explanation = Answer<"GET /api/v1/billing/explain/{request_id}">;
 type Charge = Explanation["others"][number];
 
+interface ExplainRequestProps {
+  request_id: string;
+  entry: number | undefined;
+  onClose: () => void;
+}
+
 /**
  * Explains a request's charge. Several charges can have one request id; `entry` is a ledger line of one of them. Without
  * it, all charges of the newest one's run are explained.
  */
-export function ExplainRequest(props: { request_id: string; entry: number | undefined; onClose: () => void }) {
-  const { request_id, entry, onClose } = props;
+export function ExplainRequest({ request_id, entry, onClose }: ExplainRequestProps) {
   const { data, error, isError } = useQuery(explanationQuery(request_id));
   const charges = data === undefined ? undefined : chargesOf(data);
   const newest = charges?.at(-1);
@@ -50,8 +55,7 @@ interface ExplainRunProps {
 }
 
 /** Explains the charges of a run or of one step. Charged steps and charges have the same order. */
-export function ExplainRun(props: ExplainRunProps) {
-  const { run_id, steps, index, onClose } = props;
+export function ExplainRun({ run_id, steps, index, onClose }: ExplainRunProps) {
   const request = useQuery(runChargesQuery(run_id));
   const request_id = request.data ?? null;
   const explanation = useQuery({ ...explanationQuery(request_id ?? ""), enabled: request_id !== null });
@@ -107,12 +111,11 @@ interface ExplainedProps {
   children: ReactNode;
 }
 function Explained({ request_id, error, onClose, children }: ExplainedProps) {
-  const ready = Array.isArray(children) ? children.length > 0 : Boolean(children);
   return (
     <Dialog title="Cost explained" onClose={onClose} wide>
       {error !== null && error !== undefined ? (
         <ProblemNotice error={error} />
-      ) : ready ? (
+      ) : children ? (
         <div className="space-y-5">{children}</div>
       ) : (
         <Skeleton lines={5} />

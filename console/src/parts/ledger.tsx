@@ -3,7 +3,7 @@ import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { useCallback, useMemo, useState } from "react";
 import { groupId, groupLinesQuery, type LedgerFilters, ledgerQuery, type TransactionGroup } from "../api/billing.ts";
 import type { Transaction } from "../api/queries.ts";
-import { chosenFilters, withFilter } from "../filters.ts";
+import { chosenFilters, useFilterSetter } from "../filters.ts";
 import { count, instant, number, period } from "../format.ts";
 import { Button, Card, Empty } from "../ui/basics.tsx";
 import { useCsvDownload } from "../ui/csv-download.tsx";
@@ -237,8 +237,7 @@ export function LedgerTab() {
   const { type, agent_id, run_id, from, to, why, line } = useSearch({ from: "/signed-in/billing" });
   const navigate = useNavigate({ from: "/billing" });
   const filters = chosenFilters({ type, agent_id, run_id, ...period(from, to) }) as LedgerFilters;
-  const set = (name: string) => (value: string) =>
-    void navigate({ search: withFilter(name, value), replace: true, resetScroll: false });
+  const set = useFilterSetter();
   const csv = useCsvDownload("/api/v1/users/me/transactions", {
     filters,
     of: "ledger",

@@ -1,9 +1,10 @@
-import { useQuery } from "@tanstack/react-query";
+import { queryOptions, useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { Command } from "cmdk";
 import { type ReactNode, useDeferredValue, useState } from "react";
 import { call } from "../api/client.ts";
-import { stale } from "../api/queries.ts";
+import { type Run, stale } from "../api/queries.ts";
+import { Badge, Status } from "../ui/basics.tsx";
 import { Confirm } from "../ui/dialog.tsx";
 import { TextField } from "../ui/fields.tsx";
 import { ITEM, Picker } from "../ui/picker.tsx";
@@ -20,6 +21,13 @@ export function UserLink({ id, email }: { id: string; email?: string | null }) {
   );
 }
 
+/** The status of another person's run. */
+export function RunStatus({ status, has_errors }: { status: Run["status"]; has_errors: boolean }) {
+  if (status === "requires_action") return <Badge tone="warn">{WAITS}</Badge>;
+  return <Status status={status} has_errors={has_errors} brief />;
+}
+export const WAITS = "Waits for its user";
+
 interface UserPickerProps {
   /** The user's id; the empty text: all users. */
   value: string;
@@ -30,7 +38,7 @@ interface UserPickerProps {
 /** Chooses one user by a part of the address. */
 export function UserPicker({ value, onValue, className }: UserPickerProps) {
   return (
-    <Picker label="User" className={className} chosen={value === "" ? "all" : <UserAddress id={value} />}>
+    <Picker label="User" className={className} chosen={value === "" ? "All" : <UserAddress id={value} />}>
       {(close) => (
         <UserChoices
           onChoose={(id) => {
@@ -43,12 +51,15 @@ export function UserPicker({ value, onValue, className }: UserPickerProps) {
   );
 }
 
-function UserAddress({ id }: { id: string }) {
-  const { data } = useQuery({
+export const userQuery = (id: string) =>
+  queryOptions({
     queryKey: ["operator", "user", id],
-    queryFn: () => call("GET /api/v1/admin/users/{id}", { params: { id } }),
+    queryFn: ({ signal }) => call("GET /api/v1/admin/users/{id}", { params: { id }, signal }),
   });
-  return data?.email ?? `user …${id.slice(-6)}`;
+
+function UserAddress({ id }: { id: string }) {
+  const { data } = useQuery(userQuery(id));
+  return data?.email ?? `User …${id.slice(-6)}`;
 }
 
 /** Users in the list of choices. */
@@ -76,7 +87,7 @@ function UserChoices({ onChoose }: { onChoose: (id: string) => void }) {
       {found.isError && <ProblemNotice error={found.error} onRetry={() => void found.refetch()} />}
       <Command.List className="max-h-72 overflow-y-auto">
         <Command.Item value="" className={ITEM} onSelect={() => onChoose("")}>
-          all
+          All
         </Command.Item>
         {found.data?.map(({ id, email }) => (
           <Command.Item key={id} value={id} className={ITEM} onSelect={() => onChoose(id)}>

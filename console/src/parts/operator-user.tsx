@@ -4,13 +4,13 @@ import { useState } from "react";
 import { type Answer, addressOf, call, download } from "../api/client.ts";
 import { listFrom } from "../api/queries.ts";
 import { day, instant, number, words } from "../format.ts";
-import { failure } from "../run-words.ts";
-import { Badge, Button, Card, Facts, PageHeader, Skeleton, Status } from "../ui/basics.tsx";
-import { type Column, ListCard } from "../ui/list.tsx";
+import { failure, starterName } from "../run-words.ts";
+import { Badge, Button, Card, Facts, PageHeader, Skeleton } from "../ui/basics.tsx";
+import { type Column, ListCard, When } from "../ui/list.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
 import { confirmSaved } from "../ui/saved.tsx";
 import { Change } from "./balance-actions.tsx";
-import { WithReason } from "./operator-panels.tsx";
+import { RunStatus, userQuery, WithReason } from "./operator-panels.tsx";
 import { Grant, UserActions } from "./user-actions.tsx";
 
 interface Props {
@@ -20,10 +20,7 @@ interface Props {
 /** One user as the operator sees them. */
 export function OneUser({ id }: Props) {
   const [granting, setGranting] = useState(false);
-  const user = useQuery({
-    queryKey: ["operator", "user", id],
-    queryFn: () => call("GET /api/v1/admin/users/{id}", { params: { id } }),
-  });
+  const user = useQuery(userQuery(id));
   const back = (
     <Link to="/operator/users" className="link">
       All users
@@ -213,15 +210,19 @@ type Run = Answer<"GET /api/v1/admin/users/{id}/runs">["runs"][number];
 const RUN_COLUMNS: Column<Run>[] = [
   {
     title: "When",
-    cell: ({ queued_at }) => <span className="block min-w-20 md:whitespace-nowrap">{instant(queued_at)}</span>,
+    cell: ({ id, user_id, queued_at }) => (
+      <Link to="/operator/runs" search={{ user_id, run: id }} className="link">
+        <When at={queued_at} />
+      </Link>
+    ),
   },
-  { title: "Agent", cell: ({ agent_name }) => <span className="wrap-anywhere">{agent_name ?? "deleted"}</span> },
-  { title: "Started by", wide: true, cell: ({ trigger }) => (trigger === "manual" ? "user" : trigger) },
+  { title: "Agent", cell: ({ agent_name }) => <span className="wrap-anywhere">{agent_name ?? "Deleted"}</span> },
+  { title: "Started by", wide: true, cell: (run) => (run.trigger === "manual" ? "User" : starterName(run)) },
   {
     title: "Status",
     cell: ({ status, has_errors, error }) => (
       <>
-        <Status status={status} has_errors={has_errors} />
+        <RunStatus status={status} has_errors={has_errors} />
         {error !== null && <span className="block text-sm text-bad">{words(failure(error.code))}</span>}
       </>
     ),
@@ -247,7 +248,7 @@ function Runs({ id }: Props) {
 
 type Transaction = Answer<"GET /api/v1/admin/users/{id}/transactions">["transactions"][number];
 const LEDGER_COLUMNS: Column<Transaction>[] = [
-  { title: "When", cell: ({ created_at }) => instant(created_at) },
+  { title: "When", cell: ({ created_at }) => <When at={created_at} /> },
   {
     title: "Type",
     cell: ({ type, model, description }) => (

@@ -1,9 +1,10 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
+import { TOKENS_PER_CENT } from "../../../src/kernel/constants.ts";
 import { type Answer, call } from "../api/client.ts";
 import { overageQuery, queryClient, stale } from "../api/queries.ts";
-import { day, money, number } from "../format.ts";
+import { day, dollars, money, number } from "../format.ts";
 import { Button, buttonClass, Card, Empty, Facts, Skeleton } from "../ui/basics.tsx";
 import { Meter } from "../ui/chart.tsx";
 import { onSubmit, TextField, Toggle } from "../ui/fields.tsx";
@@ -97,19 +98,19 @@ function OverageSettings({ overage }: { overage: Overage }) {
           checked={overage.enabled}
           disabled={!overage.enabled && !overage.eligible}
           onChecked={askEnabled}
-          hint="You pay one cent for 6,250 tokens, never more than the cap."
+          hint={`You pay one cent for ${number(TOKENS_PER_CENT)} tokens, never more than the cap.`}
         />
-        <form onSubmit={onSubmit(askCap)} className="flex items-end gap-2">
+        <form onSubmit={onSubmit(askCap)} className="space-y-3">
           <TextField
             label="Cap per period, in tokens"
             param="cap_tokens"
             type="number"
             min={0}
             inputMode="numeric"
-            className="flex-1"
             value={cap}
             onValue={setCap}
             placeholder="the plan's tokens"
+            hint={cap === "" ? "Empty: as many as the plan has." : `At most ${dollars(Number(cap))} in a period.`}
           />
           <Button type="submit">Save cap</Button>
         </form>

@@ -2,7 +2,7 @@ import { Link } from "@tanstack/react-router";
 import { type Payment, paymentsQuery } from "../api/billing.ts";
 import { day, instant, money, number } from "../format.ts";
 import { Badge, Card, Empty, type Tone } from "../ui/basics.tsx";
-import { type Column, PagedTable } from "../ui/list.tsx";
+import { type Column, PagedTable, When } from "../ui/list.tsx";
 import { AutoTopup } from "./auto-topup.tsx";
 
 export const PURPOSES: Record<Payment["purpose"], string> = {
@@ -39,7 +39,7 @@ const hasReceipt = ({ status, paid_cents }: Payment) =>
 const COLUMNS: Column<Payment>[] = [
   {
     title: "When",
-    cell: ({ created_at }) => <span className="block min-w-20 md:whitespace-nowrap">{instant(created_at)}</span>,
+    cell: ({ created_at }) => <When at={created_at} />,
   },
   {
     title: "What",

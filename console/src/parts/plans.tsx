@@ -1,24 +1,23 @@
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
-import { type Answer, call } from "../api/client.ts";
-import { type Plan, plansQuery, stale } from "../api/queries.ts";
+import { call } from "../api/client.ts";
+import { type Plan, plansQuery, stale, subscriptionQuery } from "../api/queries.ts";
 import { count, day, money, number } from "../format.ts";
-import { Badge, Button, Callout, Card, Skeleton } from "../ui/basics.tsx";
+import { Badge, Button, Callout, Card } from "../ui/basics.tsx";
 import { Confirm } from "../ui/dialog.tsx";
-import { ProblemNotice } from "../ui/problem.tsx";
+import { Unloaded } from "../ui/problem.tsx";
 import { confirmSaved } from "../ui/saved.tsx";
 import { ConfirmChange, nextPayment } from "./due.tsx";
 
-type Subscription = Answer<"GET /api/v1/billing/subscription">;
 const CHANGED = ["subscription", "profile", "buckets", "transactions", "overage", "plans", "payments", "preview"];
 
 /** The plans on offer and the current plan. */
-export function PlansTab({ subscription }: { subscription: Subscription | undefined }) {
+export function PlansTab() {
   const offer = useQuery(plansQuery);
+  const { data: subscription, ...own } = useQuery(subscriptionQuery);
   const [cancelling, setCancelling] = useState(false);
-  if (offer.data === undefined && offer.isError)
-    return <ProblemNotice error={offer.error} onRetry={() => void offer.refetch()} />;
-  if (offer.data === undefined || subscription === undefined) return <Skeleton lines={6} />;
+  if (offer.data === undefined) return <Unloaded error={offer.error} refetch={offer.refetch} />;
+  if (subscription === undefined) return <Unloaded error={own.error} refetch={own.refetch} />;
   const { plans, payments } = offer.data;
   const nameOf = (id: string | null) => plans.find((plan) => plan.id === id)?.name ?? id;
   const active = subscription.status === "active" || subscription.status === "past_due";

@@ -3,7 +3,7 @@ import { DropdownMenu } from "radix-ui";
 import { useState } from "react";
 import { type Answer, call } from "../api/client.ts";
 import { stale } from "../api/queries.ts";
-import { number } from "../format.ts";
+import { dollars, number } from "../format.ts";
 import { Button } from "../ui/basics.tsx";
 import { ShownOnce } from "../ui/copy.tsx";
 import { Dialog, DialogForm } from "../ui/dialog.tsx";
@@ -273,6 +273,7 @@ export function Grant({ user, onClose }: { user: User; onClose: () => void }) {
           required
           value={amount}
           onValue={setAmount}
+          hint={amount === "" ? undefined : `Worth ${dollars(Number(amount))} at the standard rate.`}
         />
         <SelectField label="Type" value={source} options={SOURCES} onValue={setSource} />
         <TextField

@@ -241,6 +241,35 @@ export function Tabs({ label, tabs }: { label: string; tabs: readonly Tab[] }) {
   );
 }
 
+interface Segment {
+  name: string;
+  chosen: boolean;
+  /** What choosing it changes in the page's search; undefined removes a value. */
+  search: Record<string, string | number | undefined>;
+}
+
+/** A row of choices. Each is a link, so it can open in a new tab. */
+export function Segments({ label, segments }: { label: string; segments: readonly Segment[] }) {
+  return (
+    <nav aria-label={label} className="flex w-fit flex-wrap rounded-lg bg-sunken p-0.5">
+      {segments.map(({ name, chosen, search }) => (
+        <Link
+          key={name}
+          to="."
+          search={(old: object) => ({ ...old, ...search }) as never}
+          replace
+          resetScroll={false}
+          className={segmentClass(chosen)}
+          activeProps={{ "aria-current": undefined }}
+          aria-current={chosen ? "true" : undefined}
+        >
+          {name}
+        </Link>
+      ))}
+    </nav>
+  );
+}
+
 /** Classes of one choice in a row of choices. */
 export const segmentClass = (chosen: boolean) =>
   `rounded-md px-2.5 py-1 text-sm font-medium whitespace-nowrap ${chosen ? "bg-panel text-ink shadow-xs ring-1 ring-line" : "text-muted hover:text-ink"}`;

@@ -1,6 +1,7 @@
 import { useInfiniteQuery } from "@tanstack/react-query";
 import type { ReactNode } from "react";
 import type { List } from "../api/queries.ts";
+import { instant } from "../format.ts";
 import { Button, Card, Skeleton } from "./basics.tsx";
 import { ProblemNotice } from "./problem.tsx";
 
@@ -13,6 +14,11 @@ export interface Column<Row> {
   /** Hidden on a phone. */
   wide?: boolean;
 }
+
+/** An instant in a column: two lines on a phone. */
+export const When = ({ at }: { at: string }) => (
+  <span className="block min-w-20 md:whitespace-nowrap">{instant(at)}</span>
+);
 
 interface TableProps<Row> {
   label: string;

@@ -78,7 +78,7 @@ export function AgentPicker({ label, value, onValue, className }: PickerProps) {
 function AgentName({ id }: { id: string }) {
   const { data, error } = useQuery(agentQuery(id));
   if (data !== undefined) return data.name;
-  return error !== null && asProblem(error).status === 404 ? "deleted agent" : `agent …${id.slice(-6)}`;
+  return error !== null && asProblem(error).status === 404 ? "Deleted agent" : `Agent …${id.slice(-6)}`;
 }
 
 function AgentChoices({ onChoose }: { onChoose: (id: string) => void }) {
@@ -91,7 +91,7 @@ function AgentChoices({ onChoose }: { onChoose: (id: string) => void }) {
       {found.isError && <ProblemNotice error={found.error} onRetry={() => void found.refetch()} />}
       <Command.List className="max-h-72 overflow-y-auto">
         <Command.Item value="" className={ITEM} onSelect={() => onChoose("")}>
-          all
+          All
         </Command.Item>
         {found.data?.agents.map(({ id, name }) => (
           <Command.Item key={id} value={id} className={ITEM} onSelect={() => onChoose(id)}>
