@@ -1,4 +1,4 @@
-import { decodeCursor, NUMBER_KEY, pageOf, UUID_KEY } from "../api/contract/common.ts";
+import { decodeCursor, NUMBER_KEY, pageOf, readPage } from "../api/contract/common.ts";
 import { createRouter, csvFile, json, noContent, type RequestContext, type Router } from "../api/contract/endpoint.ts";
 import * as contract from "../api/contract/operators.ts";
 import { type Actor, type Acts, actLines, actsHead } from "./acts.service.ts";
@@ -22,9 +22,7 @@ export function operatorKeyRoutes({ acts, keys }: { acts: Acts; keys: OperatorKe
     return json({ acts: page, next_cursor });
   });
   router.on(contract.listOperatorKeys, async (request) => {
-    const { limit, cursor } = request.query;
-    const rows = await keys.list({ limit: limit + 1, before_id: decodeCursor(cursor, UUID_KEY) });
-    const { page, next_cursor } = pageOf(rows, limit, (key) => key.id);
+    const { page, next_cursor } = await readPage(request.query, keys.list);
     return json({ keys: page, next_cursor });
   });
   router.on(contract.createOperatorKey, async (request) => {

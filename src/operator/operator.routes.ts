@@ -6,7 +6,7 @@ import type { Trials } from "../account/users/trials.service.ts";
 import * as contract from "../api/contract/admin.ts";
 import { reload } from "../api/contract/admin-service.ts";
 import type { Operator } from "../api/contract/caller.ts";
-import { decodeCursor, pageOf, UUID_KEY } from "../api/contract/common.ts";
+import { readPage } from "../api/contract/common.ts";
 import {
   createRouter,
   csvFile,
@@ -111,10 +111,10 @@ function userRoutes(router: Router, options: OperatorOptions): void {
     return json({ user: await userRecord(created.user), api_key }, 201);
   });
   router.on(contract.listUsers, async (request) => {
-    const { limit, cursor, search = "", email = "" } = request.query;
-    const before_id = decodeCursor(cursor, UUID_KEY);
-    const users = await accounts.users({ search, email, limit: limit + 1, before_id });
-    const { page, next_cursor } = pageOf(users, limit, (user) => user.id);
+    const { search = "", email = "" } = request.query;
+    const { page, next_cursor } = await readPage(request.query, (page_of) =>
+      accounts.users({ search, email, ...page_of }),
+    );
     return json({ users: await Promise.all(page.map(userRecord)), next_cursor });
   });
   router.on(contract.getUser, async (request) => json(await userRecord(await accounts.user(request.params.id))));
@@ -227,19 +227,18 @@ function moneyRoutes(router: Router, { db, accounts, acts, billing }: OperatorOp
   });
   router.on(contract.listAllInvoices, async (request) => {
     const { limit, cursor, format, ...filter } = request.query;
-    const before_id = decodeCursor(cursor, UUID_KEY);
     if (format === "csv") {
       const parts = allPages((page) => billing.invoices.list(filter, page));
       const file = { name: "invoices", head: csvLine(INVOICE_COLUMNS) };
       return csvFile(file, parts, (part) => csvLines(INVOICE_COLUMNS, part));
     }
-    const rows = await billing.invoices.list(filter, { limit: limit + 1, before_id });
-    const { page, next_cursor } = pageOf(rows, limit, (row) => row.id);
+    const { page, next_cursor } = await readPage({ limit, cursor }, (page_of) =>
+      billing.invoices.list(filter, page_of),
+    );
     return json({ invoices: await withEmails(db, page), next_cursor });
   });
   router.on(contract.listAllPurchases, async (request) => {
     const { limit, cursor, format, ...filter } = request.query;
-    const before_id = decodeCursor(cursor, UUID_KEY);
     if (format === "csv") {
       const parts = allPages((page) => billing.purchases.listAll(filter, page));
       const linesOf = (part: Awaited<ReturnType<typeof billing.purchases.listAll>>) =>
@@ -254,8 +253,9 @@ function moneyRoutes(router: Router, { db, accounts, acts, billing }: OperatorOp
         );
       return csvFile({ name: "purchases", head: csvLine(PURCHASE_COLUMNS) }, parts, linesOf);
     }
-    const rows = await billing.purchases.listAll(filter, { limit: limit + 1, before_id });
-    const { page, next_cursor } = pageOf(rows, limit, (row) => row.id);
+    const { page, next_cursor } = await readPage({ limit, cursor }, (page_of) =>
+      billing.purchases.listAll(filter, page_of),
+    );
     return json({ purchases: await withEmails(db, page), next_cursor });
   });
   router.on(contract.settleInvoice, async (request) => {

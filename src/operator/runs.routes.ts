@@ -1,6 +1,6 @@
 import { runFailures, runForOperators, runsOfAll, runsOfUser, type runsQuery } from "../api/contract/admin-users.ts";
 import { type AgentNamesOf, agentIdsIn, withAgentNames } from "../api/contract/agent-name.ts";
-import { decodeCursor, pageOf, UUID_KEY } from "../api/contract/common.ts";
+import { readPage } from "../api/contract/common.ts";
 import { createRouter, json, type Router } from "../api/contract/endpoint.ts";
 import type { RunRecord } from "../api/contract/runs.ts";
 import type { z } from "../api/contract/zod.ts";
@@ -42,8 +42,7 @@ export function operatorRunsRoutes({ db, clock, agentNames, allRuns }: RunsDeps)
       .map((run) => ({ ...run, user_email: emails.get(run.user_id) ?? null }));
   };
   const list = async ({ limit, cursor, ...filter }: z.infer<typeof runsQuery>) => {
-    const rows = await allRuns(filter, { limit: limit + 1, before_id: decodeCursor(cursor, UUID_KEY) });
-    const { page, next_cursor } = pageOf(rows, limit, (run) => run.id);
+    const { page, next_cursor } = await readPage({ limit, cursor }, (page_of) => allRuns(filter, page_of));
     return { runs: await named(page), next_cursor };
   };
   router.on(runsOfAll, async (request) => json(await list(request.query)));

@@ -1,5 +1,5 @@
 import type { Caller } from "../api/contract/caller.ts";
-import { decodeCursor, pageOf, UUID_KEY } from "../api/contract/common.ts";
+import { readPage } from "../api/contract/common.ts";
 import { createRouter, json, noContent, redirect } from "../api/contract/endpoint.ts";
 import * as oauth from "../api/contract/oauth-secrets.ts";
 import { changesIn } from "../api/contract/read-only.ts";
@@ -12,12 +12,9 @@ export function vaultRoutes({ vault, identity }: { vault: Vault; identity: OAuth
   const router = createRouter();
 
   router.on(contract.listSecrets, async (request) => {
-    const { limit, cursor } = request.query;
-    const rows = await vault.list(request.caller.user_id, {
-      limit: limit + 1,
-      before_id: decodeCursor(cursor, UUID_KEY),
-    });
-    const { page, next_cursor } = pageOf(rows, limit, (secret) => secret.id);
+    const { page, next_cursor } = await readPage(request.query, (page_of) =>
+      vault.list(request.caller.user_id, page_of),
+    );
     return json({ secrets: page, next_cursor });
   });
   router.on(contract.createSecret, async (request) =>
@@ -34,11 +31,8 @@ export function vaultRoutes({ vault, identity }: { vault: Vault; identity: OAuth
     await vault.remove(request.caller.user_id, request.params.id);
     return noContent();
   });
-  router.on(contract.listSecretUses, async (request) => {
-    const { limit, cursor } = request.query;
-    const page_of = { limit: limit + 1, before_id: decodeCursor(cursor, UUID_KEY) };
-    const rows = await vault.uses(request.caller.user_id, request.params.id, page_of);
-    const { page, next_cursor } = pageOf(rows, limit, (use) => use.id);
+  router.on(contract.listSecretUses, async ({ caller, params, query }) => {
+    const { page, next_cursor } = await readPage(query, (page_of) => vault.uses(caller.user_id, params.id, page_of));
     return json({ uses: page, next_cursor });
   });
   router.on(oauth.connectSecret, async (request) => {

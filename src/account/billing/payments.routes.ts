@@ -1,5 +1,5 @@
 import { stripeWebhook } from "../../api/contract/billing.ts";
-import { decodeCursor, pageOf, UUID_KEY } from "../../api/contract/common.ts";
+import { readPage } from "../../api/contract/common.ts";
 import { createRouter, json, type Router } from "../../api/contract/endpoint.ts";
 import * as contract from "../../api/contract/payments.ts";
 import { changesIn } from "../../api/contract/read-only.ts";
@@ -27,11 +27,8 @@ export function paymentsRoutes({ billing }: { billing: Billing }) {
     const wanted = { amount_cents, tokens, ...returnUrls(urls) };
     return json(await purchases.purchase(request.caller.user_id, wanted), 201);
   });
-  router.on(contract.listPurchases, async (request) => {
-    const { limit, cursor } = request.query;
-    const before_id = decodeCursor(cursor, UUID_KEY);
-    const rows = await purchases.list(request.caller.user_id, { limit: limit + 1, before_id });
-    const { page, next_cursor } = pageOf(rows, limit, (row) => row.id);
+  router.on(contract.listPurchases, async ({ caller, query }) => {
+    const { page, next_cursor } = await readPage(query, (page_of) => purchases.list(caller.user_id, page_of));
     return json({ purchases: page, next_cursor });
   });
   router.on(contract.getPurchase, async (request) =>
@@ -52,11 +49,8 @@ export function paymentsRoutes({ billing }: { billing: Billing }) {
     const changes = await changesIn(body, contract.AUTO_TOPUP_READ_ONLY, record);
     return json(await auto_topups.set(caller.user_id, changes));
   });
-  router.on(contract.listPayments, async (request) => {
-    const { limit, cursor } = request.query;
-    const before_id = decodeCursor(cursor, UUID_KEY);
-    const rows = await payment_list.list(request.caller.user_id, { limit: limit + 1, before_id });
-    const { page, next_cursor } = pageOf(rows, limit, (row) => row.id);
+  router.on(contract.listPayments, async ({ caller, query }) => {
+    const { page, next_cursor } = await readPage(query, (page_of) => payment_list.list(caller.user_id, page_of));
     return json({ payments: page, next_cursor });
   });
   router.on(contract.getPayment, async (request) =>
@@ -72,12 +66,9 @@ export function paymentsRoutes({ billing }: { billing: Billing }) {
   router.on(contract.previewAutoTopup, async ({ caller, body }) =>
     json(await auto_topups.preview(caller.user_id, body)),
   );
-  router.on(contract.listInvoices, async (request) => {
-    const { limit, cursor, status } = request.query;
-    const { user_id } = request.caller;
-    const before_id = decodeCursor(cursor, UUID_KEY);
-    const rows = await invoices.list({ user_id, status }, { limit: limit + 1, before_id });
-    const { page, next_cursor } = pageOf(rows, limit, (row) => row.id);
+  router.on(contract.listInvoices, async ({ caller: { user_id }, query }) => {
+    const { status } = query;
+    const { page, next_cursor } = await readPage(query, (page_of) => invoices.list({ user_id, status }, page_of));
     return json({ invoices: page.map(({ user_id: _, ...invoice }) => invoice), next_cursor });
   });
   return router;

@@ -1,5 +1,5 @@
 import { type AgentNamesOf, agentIdsIn, agentNameOf } from "../../api/contract/agent-name.ts";
-import { decodeCursor, pageOf, UUID_KEY } from "../../api/contract/common.ts";
+import { readPage } from "../../api/contract/common.ts";
 import { createRouter, json, noContent } from "../../api/contract/endpoint.ts";
 import * as contract from "../../api/contract/notices.ts";
 import { changesIn } from "../../api/contract/read-only.ts";
@@ -9,22 +9,18 @@ export function noticesRoutes({ notices, agentNames }: { notices: Notices; agent
   const router = createRouter();
 
   router.on(contract.listNotices, async (request) => {
-    const { limit, cursor, event } = request.query;
-    const page_of = { event: event ?? null, limit: limit + 1, before_id: decodeCursor(cursor, UUID_KEY) };
+    const { event = null } = request.query;
     const { user_id } = request.caller;
-    const { page, next_cursor } = pageOf(await notices.list(user_id, page_of), limit, (notice) => notice.id);
+    const { page, next_cursor } = await readPage(request.query, (page_of) =>
+      notices.list(user_id, { event, ...page_of }),
+    );
     const findAgent = ({ data }: (typeof page)[number]) => (typeof data.agent_id === "string" ? data.agent_id : null);
     const names = await agentNames(user_id, agentIdsIn(page.map((notice) => ({ agent_id: findAgent(notice) }))));
     const listed = page.map((notice) => ({ ...notice, ...agentNameOf(names, findAgent(notice)) }));
     return json({ notices: listed, next_cursor });
   });
-  router.on(contract.listWebhookEndpoints, async (request) => {
-    const { limit, cursor } = request.query;
-    const rows = await notices.endpoints(request.caller.user_id, {
-      limit: limit + 1,
-      before_id: decodeCursor(cursor, UUID_KEY),
-    });
-    const { page, next_cursor } = pageOf(rows, limit, (endpoint) => endpoint.id);
+  router.on(contract.listWebhookEndpoints, async ({ caller, query }) => {
+    const { page, next_cursor } = await readPage(query, (page_of) => notices.endpoints(caller.user_id, page_of));
     return json({ webhook_endpoints: page, next_cursor });
   });
   router.on(contract.createWebhookEndpoint, async (request) => {
@@ -43,10 +39,9 @@ export function noticesRoutes({ notices, agentNames }: { notices: Notices; agent
     return json(await notices.testEndpoint(caller.user_id, params.id));
   });
   router.on(contract.listEndpointDeliveries, async ({ caller, params, query }) => {
-    const { limit, cursor } = query;
-    const page_of = { limit: limit + 1, before_id: decodeCursor(cursor, UUID_KEY) };
-    const rows = await notices.deliveriesOf(caller.user_id, params.id, page_of);
-    const { page, next_cursor } = pageOf(rows, limit, (delivery) => delivery.id);
+    const { page, next_cursor } = await readPage(query, (page_of) =>
+      notices.deliveriesOf(caller.user_id, params.id, page_of),
+    );
     return json({ deliveries: page, next_cursor });
   });
   router.on(contract.resendDelivery, async ({ caller, params }) => {

@@ -1,7 +1,7 @@
 import { requestsOfAll } from "../../api/contract/admin-overall.ts";
 import { requestsOfUser } from "../../api/contract/admin-users.ts";
 import { type AgentNamesOf, agentIdsIn, withAgentNames } from "../../api/contract/agent-name.ts";
-import { decodeCursor, pageOf, UUID_KEY } from "../../api/contract/common.ts";
+import { readPage } from "../../api/contract/common.ts";
 import { createRouter, csvFile, json, type Router, serveBoth } from "../../api/contract/endpoint.ts";
 import { ARCHIVED_HEADER } from "../../api/contract/ledger-export.ts";
 import { listRequests, type ModelRequest } from "../../api/contract/requests.ts";
@@ -44,16 +44,15 @@ export function requestsRoutes({ requests, agentNames, keyNames, archivedBefore 
       const headers = archived_before === null ? {} : { [ARCHIVED_HEADER]: archived_before };
       return csvFile({ name: "requests", head: csvLine(COLUMNS), headers }, pages(), csvOf);
     }
-    const before_id = decodeCursor(cursor, UUID_KEY);
-    const rows = await requests.list({ ...filter, user_id }, { limit: limit + 1, before_id });
-    const { page, next_cursor } = pageOf(rows, limit, (row) => row.id);
+    const { page, next_cursor } = await readPage({ limit, cursor }, (page_of) =>
+      requests.list({ ...filter, user_id }, page_of),
+    );
     const older = next_cursor === null && archived_before !== null ? { archived_before } : {};
     return json({ requests: await named(user_id, page), next_cursor, ...older });
   });
-  router.on(requestsOfAll, async ({ query: { limit, cursor, request_id } }) => {
-    const before_id = decodeCursor(cursor, UUID_KEY);
-    const rows = await requests.list({ request_id }, { limit: limit + 1, before_id });
-    const { page, next_cursor } = pageOf(rows, limit, (row) => row.id);
+  router.on(requestsOfAll, async ({ query }) => {
+    const { request_id } = query;
+    const { page, next_cursor } = await readPage(query, (page_of) => requests.list({ request_id }, page_of));
     const of_users = await Promise.all(
       [...Map.groupBy(page, ({ user_id }) => user_id)].map(async ([user_id, own]) =>
         (await named(user_id, own)).map((row) => ({ ...row, user_id })),

@@ -1,6 +1,6 @@
 import * as contract from "../../api/contract/accounts.ts";
 import { apiKeysOfUser } from "../../api/contract/admin-users.ts";
-import { decodeCursor, pageOf, UUID_KEY } from "../../api/contract/common.ts";
+import { readPage } from "../../api/contract/common.ts";
 import { createRouter, json, noContent, serveBoth } from "../../api/contract/endpoint.ts";
 import type { KeySpend } from "../../api/contract/key-terms.ts";
 import { changesIn } from "../../api/contract/read-only.ts";
@@ -25,10 +25,8 @@ export function accountsRoutes(deps: {
   const router = createRouter();
 
   serveBoth(router, { own: contract.listApiKeys, operators: apiKeysOfUser }, async (request) => {
-    const { limit, cursor } = request.query;
     const { user_id } = request.caller;
-    const rows = await accounts.apiKeys(user_id, { limit: limit + 1, before_id: decodeCursor(cursor, UUID_KEY) });
-    const { page, next_cursor } = pageOf(rows, limit, (row) => row.id);
+    const { page, next_cursor } = await readPage(request.query, (page_of) => accounts.apiKeys(user_id, page_of));
     return json({ api_keys: await spent(user_id, page), next_cursor });
   });
   router.on(contract.createApiKey, async (request) => {

@@ -1,6 +1,13 @@
 import * as contract from "../../api/contract/agents.ts";
 import type { Caller } from "../../api/contract/caller.ts";
-import { decodeCursor, encodeCursor, INSTANT_AND_ID_KEY, pageOf, UUID_KEY } from "../../api/contract/common.ts";
+import {
+  decodeCursor,
+  encodeCursor,
+  INSTANT_AND_ID_KEY,
+  pageOf,
+  readPage,
+  UUID_KEY,
+} from "../../api/contract/common.ts";
 import {
   type Answer,
   createRouter,
@@ -138,14 +145,10 @@ function addRuns(router: Router, agents: Agents): void {
     if ("steps" in run && run.finished_at !== null) return json(run);
     return json(run, 202, { Location: `/api/v1/agents/${run.agent_id}/runs/${run.id}` });
   });
-  router.on(runContract.listRuns, async (request) => {
-    const { limit, cursor, ...filter } = request.query;
-    const before_id = decodeCursor(cursor, UUID_KEY);
-    const rows = await agents.runs(request.caller.user_id, request.params.id, filter, {
-      limit: limit + 1,
-      before_id,
-    });
-    const { page, next_cursor } = pageOf(rows, limit, (run) => run.id);
+  router.on(runContract.listRuns, async ({ caller, params, query: { limit, cursor, ...filter } }) => {
+    const { page, next_cursor } = await readPage({ limit, cursor }, (page_of) =>
+      agents.runs(caller.user_id, params.id, filter, page_of),
+    );
     return json({ runs: page, next_cursor });
   });
   router.on(runContract.getRun, async (request) => {

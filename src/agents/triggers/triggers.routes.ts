@@ -1,4 +1,4 @@
-import { decodeCursor, pageOf, UUID_KEY } from "../../api/contract/common.ts";
+import { decodeCursor, pageOf, readPage, UUID_KEY } from "../../api/contract/common.ts";
 import { createRouter, json, noContent, type Router } from "../../api/contract/endpoint.ts";
 import { changesIn } from "../../api/contract/read-only.ts";
 import * as contract from "../../api/contract/triggers.ts";
@@ -30,10 +30,11 @@ export function triggerRoutes(triggers: Triggers): Router {
   router.on(contract.rotateTrigger, async ({ caller, params, body }) =>
     json(await triggers.rotate(caller.user_id, params, body), 200, unstored),
   );
-  router.on(contract.listTriggerDeliveries, async ({ caller, params, query: { limit, cursor, outcome } }) => {
-    const before_id = decodeCursor(cursor, UUID_KEY);
-    const rows = await triggers.deliveries(caller.user_id, params, { outcome, limit: limit + 1, before_id });
-    const { page, next_cursor } = pageOf(rows, limit, (delivery) => delivery.id);
+  router.on(contract.listTriggerDeliveries, async ({ caller, params, query }) => {
+    const { outcome } = query;
+    const { page, next_cursor } = await readPage(query, (page_of) =>
+      triggers.deliveries(caller.user_id, params, { outcome, ...page_of }),
+    );
     return json({ deliveries: page, next_cursor });
   });
   router.on(contract.resendTriggerDelivery, async ({ caller, params, request_id }) =>

@@ -6,6 +6,7 @@ import {
   jsonOrEvents,
   listQuerySchema,
   longListQuerySchema,
+  nameSchema,
   noFields,
   textSchema,
   timeZoneSchema,
@@ -65,7 +66,7 @@ const schemaInput = (description: string) =>
     .nullable();
 
 const agentFields = {
-  name: textSchema(200).min(1).regex(/\S/, "text of 1 to 200 characters that is not blank"),
+  name: nameSchema(200),
   description: textSchema(2000).nullable(),
   system_prompt: textSchema(PROMPT_MAX).nullable(),
   run_prompt: textSchema(PROMPT_MAX).nullable().openapi({ description: "what a scheduled run or run-now executes" }),

@@ -40,6 +40,9 @@ export const wordsQuery = (what: string) =>
     .refine((text) => /[\p{L}\p{N}]/u.test(text), "text of at most 200 characters with at least one word")
     .optional()
     .openapi({ description: `words, all of which ${what} has, in upper or lower case` });
+/** A name of something: text that is not blank. */
+export const nameSchema = (max: number) =>
+  textSchema(max).min(1).regex(/\S/, `text of 1 to ${max} characters that is not blank`);
 export const uuidSchema = z.string().openapi({ format: "uuid" });
 export const tokensSchema = z.number().int().openapi({ description: "billed tokens" });
 
@@ -173,6 +176,15 @@ export function pageOf<Row>(rows: Row[], limit: number, keyOf: (row: Row) => str
   const page = rows.slice(0, limit);
   const last = page.at(-1);
   return { page, next_cursor: rows.length > limit && last !== undefined ? encodeCursor(keyOf(last)) : null };
+}
+
+/** One page of a list whose rows go by their ids. `before_id`: the last row of the page before. */
+export async function readPage<Row extends { id: string }>(
+  { limit, cursor }: { limit: number; cursor?: string | undefined },
+  read: (page: { limit: number; before_id: string | null }) => Promise<Row[]>,
+) {
+  const before_id = decodeCursor(cursor, UUID_KEY);
+  return pageOf(await read({ limit: limit + 1, before_id }), limit, ({ id }) => id);
 }
 
 /** The approximate size of a page of large entries: 100 agents or turns of 4 MB would block the node. */

@@ -1,14 +1,7 @@
 import { putAgentSchema } from "./agents.ts";
-import { json, textSchema } from "./common.ts";
+import { textSchema } from "./common.ts";
 import { routesOf } from "./routes.ts";
-import {
-  preferHeader,
-  runDetailSchema,
-  runInputSchema,
-  runMetadataSchema,
-  runPromptSchema,
-  runSchema,
-} from "./runs.ts";
+import { preferHeader, runInputSchema, runMetadataSchema, runPromptSchema, startedRunAnswers } from "./runs.ts";
 import { z } from "./zod.ts";
 
 /** A run that its caller starts: contract 6.5.3. */
@@ -36,12 +29,6 @@ export const runNow = routesOf("Runs").post("/api/v1/agents/{id}/runs", {
   scope: "agents:write",
   optional_body: runNowSchema,
   headers: preferHeader,
-  answers: {
-    200: json(runDetailSchema, "the finished run, with `Prefer: wait`"),
-    202: {
-      ...json(runSchema, "the queued run; `Location` is its address"),
-      headers: z.object({ Location: z.string() }),
-    },
-  },
+  answers: startedRunAnswers,
   fails: [402, 409],
 });

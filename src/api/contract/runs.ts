@@ -167,6 +167,12 @@ export const runSchema = z
   .openapi("Run");
 export type RunRecord = z.infer<typeof runSchema>;
 
+/** In records that a run belongs to. */
+export const runOutcomeSchema = runSchema
+  .pick({ status: true, has_errors: true })
+  .nullable()
+  .openapi({ description: "what became of its run; null without one, and once the run is deleted" });
+
 export const stepSchema = z
   .object({
     index: z.number().int(),
@@ -333,6 +339,15 @@ export const preferHeader = z.object({
       description: `wait=N: answer with the finished run, or with the run as it stands after N seconds or once it waits for a decision; more than ${MAX_WAIT_SECONDS} counts as ${MAX_WAIT_SECONDS}`,
     }),
 });
+
+/** The answers of a request that starts a run. */
+export const startedRunAnswers = {
+  200: json(runDetailSchema, "the finished run, with `Prefer: wait`"),
+  202: {
+    ...json(runSchema, "the queued run; `Location` is its address"),
+    headers: z.object({ Location: z.string() }),
+  },
+};
 
 /** N of `Prefer: wait=N` (RFC 7240), at most the contract's; 0 when it is absent. */
 export function waitSeconds(prefer: string | undefined): number {

@@ -5,6 +5,7 @@ import {
   json,
   listQuerySchema,
   longListQuerySchema,
+  nameSchema,
   noFields,
   textSchema,
   timeZoneSchema,
@@ -13,7 +14,7 @@ import {
 import { agentDeliveriesSchema } from "./deliveries.ts";
 import { readOnlyFields } from "./read-only.ts";
 import { pageSchema, routesOf } from "./routes.ts";
-import { preferHeader, runDetailSchema, runInputSchema, runPromptSchema, runSchema } from "./runs.ts";
+import { preferHeader, runInputSchema, runOutcomeSchema, runPromptSchema, startedRunAnswers } from "./runs.ts";
 import { z } from "./zod.ts";
 
 /** Schedules of an agent and their occurrences: contract 6. */
@@ -41,10 +42,9 @@ export const weekdaysSchema = z
   .openapi({ description: "days of a weekly schedule, in any order" });
 
 const scheduleFields = {
-  name: textSchema(100)
-    .min(1)
-    .regex(/\S/, "text of 1 to 100 characters that is not blank")
-    .openapi({ description: "unique within the agent; the agent's schedule_* fields show the one named `default`" }),
+  name: nameSchema(100).openapi({
+    description: "unique within the agent; the agent's schedule_* fields show the one named `default`",
+  }),
   interval: intervalSchema,
   times: z
     .array(timeOfDaySchema)
@@ -190,13 +190,7 @@ export const runSchedule = routes.post("/api/v1/agents/{id}/schedules/{schedule_
   scope: "agents:write",
   optional_body: noFields,
   headers: preferHeader,
-  answers: {
-    200: json(runDetailSchema, "the finished run, with `Prefer: wait`"),
-    202: {
-      ...json(runSchema, "the queued run; `Location` is its address"),
-      headers: z.object({ Location: z.string() }),
-    },
-  },
+  answers: startedRunAnswers,
   fails: [402, 409],
 });
 
@@ -213,10 +207,7 @@ const occurrenceSchema = z
         "in words for its owner: why it was late, skipped (since when it is paused and why, which run was still going) or missed",
     }),
     run_id: uuidSchema.nullable(),
-    run: runSchema
-      .pick({ status: true, has_errors: true })
-      .nullable()
-      .openapi({ description: "what became of its run; null without one, and once the run is deleted" }),
+    run: runOutcomeSchema,
     recorded_at: instantSchema,
   })
   .openapi("Occurrence");

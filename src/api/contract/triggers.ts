@@ -5,6 +5,7 @@ import {
   json,
   listQuerySchema,
   longListQuerySchema,
+  nameSchema,
   noFields,
   textSchema,
   uuidSchema,
@@ -12,7 +13,7 @@ import {
 import { readOnlyFields } from "./read-only.ts";
 import { formerSecretUntil, overlapSchema, secretIsRotated } from "./rotation.ts";
 import { pageSchema, routesOf } from "./routes.ts";
-import { runPromptSchema, runSchema } from "./runs.ts";
+import { runOutcomeSchema, runPromptSchema } from "./runs.ts";
 import { z } from "./zod.ts";
 
 /** Triggers of an agent, their deliveries, and the address that receives them: contract 6.17. */
@@ -83,7 +84,7 @@ const secretSchema = textSchema(256).min(8).openapi({
 });
 
 const triggerFields = {
-  name: textSchema(100).min(1).regex(/\S/, "text of 1 to 100 characters that is not blank").openapi({
+  name: nameSchema(100).openapi({
     description: "unique within the agent",
   }),
   verify: verifySchema,
@@ -157,10 +158,7 @@ const triggerDeliverySchema = z
     received_at: instantSchema,
     outcome: outcomeSchema,
     run_id: uuidSchema.nullable(),
-    run: runSchema
-      .pick({ status: true, has_errors: true })
-      .nullable()
-      .openapi({ description: "what became of its run; null without one, and once the run is deleted" }),
+    run: runOutcomeSchema,
     error: z.object({ code: z.string(), message: z.string() }).nullable(),
     bytes: z.number().int(),
     attempts: z

@@ -10,18 +10,13 @@ let used = random.length;
 let last = { msecs: 0, seq: 0 };
 
 /** Random bytes that are given once. They are valid until the next call. */
-function nextRandom(bytes: number): Buffer {
-  if (used + bytes > random.length) {
+function nextRandom(): Buffer {
+  if (used === random.length) {
     randomFillSync(random);
     used = 0;
   }
-  used += bytes;
-  return random.subarray(used - bytes, used);
-}
-
-/** As many random bytes, as hexadecimal digits. */
-export function randomHex(bytes: number): string {
-  return nextRandom(bytes).toString("hex");
+  used += RANDOM_BYTES;
+  return random.subarray(used - RANDOM_BYTES, used);
 }
 
 /**
@@ -29,7 +24,7 @@ export function randomHex(bytes: number): string {
  * `randomUUIDv7` does not guarantee the order of two ids of the same millisecond.
  */
 export function newId(): string {
-  const own = nextRandom(RANDOM_BYTES);
+  const own = nextRandom();
   last = after(last, machine_time.nowMs(), own);
   return v7({ random: own, ...last });
 }

@@ -77,8 +77,3 @@ export function jsonbText(value: unknown): string {
   // `\\\\` is matched first, so that an escaped backslash is not mistaken for one.
   return text.replaceAll(/\\(?:\\|u0000|ud[89a-f][0-9a-f]{2})/g, (found) => (found === "\\\\" ? found : "\\ufffd"));
 }
-
-/** `text` with U+FFFD in place of NUL and unpaired surrogates. */
-export function storableText(text: string): string {
-  return text.toWellFormed().replaceAll("\0", "\ufffd");
-}

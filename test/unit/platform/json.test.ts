@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { isTooDeep, jsonbText, storableText } from "../../../src/platform/lib/json.ts";
+import { isTooDeep, jsonbText } from "../../../src/platform/lib/json.ts";
 
 test.each<[unknown, unknown]>([
   ["a\0b", "a\ufffdb"],
@@ -13,10 +13,6 @@ test.each<[unknown, unknown]>([
   [undefined, null],
 ])("%j is stored without the characters that jsonb rejects", (value, stored) => {
   expect(JSON.parse(jsonbText(value))).toEqual(stored);
-});
-
-test("text is stored without NUL and half surrogate pairs", () => {
-  expect(storableText("a\0b\ud83d😀")).toBe("a\ufffdb\ufffd😀");
 });
 
 const nested = (levels: number) => `${"[".repeat(levels)}${"]".repeat(levels)}`;
