@@ -123,9 +123,10 @@ describe("a call", () => {
     answers = [answer(200)];
     await client().get("/api/v1/models/{model}", {
       path: { model: "lab/plain" },
-      query: { a: "x y", none: undefined },
+      query: { a: "x y", none: undefined, metadata: { team: "a&b" }, from: new Date(0), list: [1, 2] },
     });
-    expect(asked[0]?.path).toBe("/api/v1/models/lab%2Fplain?a=x+y");
+    const query = "a=x+y&metadata%5Bteam%5D=a%26b&from=1970-01-01T00%3A00%3A00.000Z&list=1&list=2";
+    expect(asked[0]?.path).toBe(`/api/v1/models/lab%2Fplain?${query}`);
   });
 
   it("that is aborted ends at once, also while it waits to be repeated", async () => {

@@ -159,8 +159,8 @@ export function createClient(settings: Settings): Client {
   }
 
   async function* items(path: string, options?: AnyOptions): AsyncGenerator<unknown, undefined> {
-    // A page has one list beside next_cursor.
-    for await (const page of pages(path, options)) yield* Object.values(page).find(Array.isArray) ?? [];
+    // The list that goes on is the last one: grouped usage has its days before.
+    for await (const page of pages(path, options)) yield* Object.values(page).findLast(Array.isArray) ?? [];
   }
 
   async function* stream(path: string, options: AnyOptions = {}): AsyncGenerator<StreamEvent, undefined> {
@@ -201,9 +201,18 @@ function addressOf(baseUrl: string, path: string, { path: names = {}, query = {}
   const filled = path.replaceAll(/\{(\w+)\}/g, (_, name: string) => encodeURIComponent(String(names[name])));
   const address = new URL(`${baseUrl.replace(/\/+$/, "")}${filled}`);
   for (const [name, value] of Object.entries(query)) {
-    for (const each of [value].flat()) if (each !== undefined) address.searchParams.append(name, String(each));
+    for (const [key, text] of paramsOf(name, value)) address.searchParams.append(key, text);
   }
   return address;
+}
+
+/** A list is repeated; the fields of an object are `metadata[team]`. */
+function paramsOf(name: string, value: unknown): [string, string][] {
+  if (Array.isArray(value)) return value.flatMap((each) => paramsOf(name, each));
+  if (value === undefined) return [];
+  if (value instanceof Date) return [[name, value.toISOString()]];
+  if (typeof value !== "object" || value === null) return [[name, String(value)]];
+  return Object.entries(value).flatMap(([field, each]) => paramsOf(`${name}[${field}]`, each));
 }
 
 function headersOf(method: string, { headers, idempotencyKey, body }: AnyOptions): Headers {
