@@ -176,6 +176,7 @@ function userRoutes(router: Router, options: OperatorOptions): void {
   ) =>
     db.transaction(async (tx) => {
       const before = await lockUser(tx, request);
+      if ((before.suspended_at !== null) === suspended) return before;
       const after = await accounts.setSuspended(tx, before.id, suspended);
       options.accessChanged(tx, before.id);
       const change = { before: { suspended_at: before.suspended_at }, after: { suspended_at: after.suspended_at } };

@@ -24,8 +24,11 @@ it("every act of an operator is in the log once, with operator, action, target, 
   const ask = (method: string, path: string, body?: unknown) =>
     service.admin.request(method, path, body, { "X-Request-Id": "ticket-7" });
   await ask("POST", `${user}/grants`, { amount_tokens: 5_000, source: "bonus", reason: "outage" });
-  await ask("POST", `${user}/suspend`, { reason: "abuse" });
+  const suspend = () => ask("POST", `${user}/suspend`, { reason: "abuse" });
+  const { suspended_at } = (await suspend()).body;
+  expect((await suspend()).body).toMatchObject({ suspended_at });
   await ask("POST", `${user}/resume`);
+  await ask("PATCH", user, { limits: null });
   await ask("PATCH", user, { email: "Corrected@example.com", reason: "typing error" });
   await ask("PATCH", user, { email: "corrected@example.com" });
   await ask("POST", `${user}/subscription`, { plan_id: "starter" });
