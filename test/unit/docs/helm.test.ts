@@ -257,8 +257,12 @@ describe.skipIf(!has_go)("the chart", () => {
     const rendered = parseAllDocuments(helm("template", "purser", chart, "-f", values).stdout).map((each) =>
       each.toJS(),
     );
+    // Helm 4 indents lists in the file differently, and so has another checksum of it.
+    const readContent = (name: string, value: unknown) =>
+      name === "checksum/config" ? undefined : name === "purser.yaml" ? parse(String(value)) : value;
+    const comparable = (each: Manifest) => JSON.parse(JSON.stringify(each, readContent));
     const sorted = (all: Manifest[]) =>
-      Object.fromEntries(all.map((each) => [`${each.kind} ${each.metadata.name}`, each]));
+      Object.fromEntries(all.map((each) => [`${each.kind} ${each.metadata.name}`, comparable(each)]));
     expect(sorted(rendered)).toEqual(sorted(manifests(EVERYTHING)));
   });
 });
