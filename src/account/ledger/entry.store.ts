@@ -30,8 +30,9 @@ interface Selection {
 }
 
 /**
- * Entries before `before_seq`, newest first, with the operator's reason as their description. `from` is inclusive, `to` exclusive; with either, entries are ordered by
- * time. That order differs from the order of numbers if the clock of a node was behind.
+ * Entries before `before_seq`, newest first, with the operator's reason as their description. `from` is inclusive, `to`
+ * exclusive; with either, entries are ordered by time. That order differs from the order of numbers if the clock of a node
+ * was behind.
  */
 export async function listEntries(
   sql: Reader,

@@ -89,8 +89,7 @@ export async function readUsageBreakdown(
   archived_before: string | null,
 ): Promise<UsageBreakdown> {
   const source = sourceOf(request);
-  const stored = archived_before === null || source !== "call" ? request.from : archived_before.slice(0, 10);
-  const from = [request.to, [request.from, stored].toSorted()[1] ?? ""].toSorted()[0] ?? "";
+  const from = source === "call" ? firstStored(request, archived_before) : request.from;
   if (source === "call") await rejectTooMany(sql, user_id, { from, to: request.to });
   const values: unknown[] = [];
   const bind: Bind = (value) => `$${values.push(value)}`;
@@ -121,6 +120,13 @@ export async function readUsageBreakdown(
     })),
     other: others.length === 0 ? null : { groups: (top[0]?.groups ?? 0) - groups.length, ...seriesOf(others) },
   };
+}
+
+/** The first day of the window whose calls are not archived; its end if all are. */
+function firstStored({ from, to }: { from: string; to: string }, archived_before: string | null): string {
+  const stored = archived_before?.slice(0, 10) ?? from;
+  if (stored <= from) return from;
+  return stored < to ? stored : to;
 }
 
 /** Both are null, or the same text. PostgreSQL cannot hash `is not distinct from`. */

@@ -1,4 +1,4 @@
-import type { EndpointDelivery, NoticeEvent } from "../../api/contract/notices.ts";
+import type { EndpointDelivery, NoticeEvent, WebhookEndpoint } from "../../api/contract/notices.ts";
 import type { Db, Sql, Tx } from "../../platform/db/db.ts";
 import { readStatement } from "../../platform/db/sql-functions.ts";
 import { lockInserts } from "../../platform/db/statements.ts";
@@ -35,6 +35,11 @@ export interface ClaimedResult extends Claim {
   unless_unchanged: boolean;
 }
 export type ClaimedDelivery = ClaimedNotice | ClaimedResult;
+
+/** What an endpoint shows of its deliveries: those that failed, and the one that was tried last. */
+interface EndpointSummary extends Pick<WebhookEndpoint, "failed_deliveries" | "last_delivery"> {
+  endpoint_id: string;
+}
 
 const SHOWN = `d.id, n.event, n.created_at, d.status, d.attempts, d.last_attempt_at, d.last_status, d.last_error,
   d.next_attempt_at, d.delivered_at`;
@@ -105,11 +110,9 @@ export function createDeliveryStore(db: Db) {
         values: [endpoint.user_id, endpoint.endpoint_id, before_id, id, limit],
       }),
     /** The number of failed deliveries of each endpoint, with the delivery that was tried last. */
-    summaries: (user_id: string, endpoint_ids: readonly string[]) =>
-      db.query<
-        { endpoint_id: string; failed_deliveries: number } & {
-          [Field in keyof EndpointDelivery]: EndpointDelivery[Field] | null;
-        }
+    async summaries(user_id: string, endpoint_ids: readonly string[]): Promise<EndpointSummary[]> {
+      const rows = await db.query<
+        Omit<EndpointSummary, "last_delivery"> & (EndpointDelivery | Record<keyof EndpointDelivery, null>)
       >({
         text: `select e.id as endpoint_id, last.*, (
               select count(*) from delivery f where f.user_id = $1 and f.endpoint_id = e.id and f.status = 'failed'
@@ -121,7 +124,13 @@ export function createDeliveryStore(db: Db) {
           ) as last on true
           where e.user_id = $1 and e.id = any($2::uuid[])`,
         values: [user_id, endpoint_ids],
-      }),
+      });
+      return rows.map(({ endpoint_id, failed_deliveries, ...last }) => ({
+        endpoint_id,
+        failed_deliveries,
+        last_delivery: last.id === null ? null : last,
+      }));
+    },
     /** Makes a delivery due at once, for another day. A late result of an earlier try has another number of attempts. */
     async resend(endpoint: { user_id: string; endpoint_id: string }, id: string): Promise<void> {
       await db.query({

@@ -84,9 +84,7 @@ export function createNotices(deps: NoticesDeps) {
     const ids = rows.map(({ id }) => id);
     const of = new Map((await deliveries.summaries(user_id, ids)).map((row) => [row.endpoint_id, row]));
     return rows.map((row) => {
-      const found = of.get(row.id);
-      const { endpoint_id: _, failed_deliveries = 0, ...last } = found ?? { endpoint_id: row.id, id: null };
-      const last_delivery = last.id === null ? null : (last as EndpointDelivery);
+      const { last_delivery = null, failed_deliveries = 0 } = of.get(row.id) ?? {};
       return { ...endpointRecord(row, clock.now()), last_delivery, failed_deliveries };
     });
   };
