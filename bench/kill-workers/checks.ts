@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from "node:util";
 import { Webhook } from "standardwebhooks";
 import type { RunDetail } from "../../src/api/contract/runs.ts";
 import { costOf } from "../crash/upstream.ts";
-import type { SentDecision } from "./decide.ts";
+import { rejectionReason, type SentDecision } from "./decide.ts";
 import type { Asked } from "./load.ts";
 import type { Loss } from "./nodes.ts";
 import type { Occurrence, Told } from "./read.ts";
@@ -94,9 +94,13 @@ function runProblems(run: RunDetail, { agent, charges }: Told): string[] {
   if (!is_given_up && !wasCutOff(run, agent)) {
     if (run.status !== "succeeded") wrong.push(`${of} is ${run.status}: ${JSON.stringify(run.error)}`);
     if (!isDeepStrictEqual(names, STEPS)) wrong.push(`${of} has the steps ${names}`);
-    for (const { index, status } of run.steps) {
-      const wanted = index === ACTING_STEP && agent.decision === "reject" ? "failed" : "succeeded";
-      if (status !== wanted) wrong.push(`${of}: step ${index} ${status}`);
+    for (const { index, status, error } of run.steps) {
+      const is_rejected = index === ACTING_STEP && agent.decision === "reject";
+      if (status !== (is_rejected ? "failed" : "succeeded")) wrong.push(`${of}: step ${index} ${status}`);
+      // A call that was tried and failed for another reason leaves nothing at its destination either.
+      if (is_rejected && (error?.code !== "call_rejected" || !error.message.includes(rejectionReason(agent)))) {
+        wrong.push(`${of} made the call that was rejected: ${JSON.stringify(error)}`);
+      }
     }
   }
   const costs = recordedAnswers(run).map(({ answer }) => costOf(answer));

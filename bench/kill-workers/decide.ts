@@ -114,17 +114,23 @@ async function decide(
   }
 }
 
-function decisionOn({ decision, label }: LoadedAgent, { type, arguments: shown }: RequiredAction): Decision {
+function decisionOn(agent: LoadedAgent, { type, arguments: shown }: RequiredAction): Decision {
   if (type === "budget") return { decision: "approve" };
+  const { decision, label } = agent;
   switch (decision) {
     case "edit":
       return { decision, arguments: editedArguments(shown, label) };
     case "reject":
-      return { decision, reason: `${label} is not to be sent.` };
+      return { decision, reason: rejectionReason(agent) };
     default:
       // Also of a call that should not have asked, which the checks report.
       return { decision: "approve", arguments: shown as Record<string, unknown> };
   }
+}
+
+/** The person's reason, which the rejected call's step must have. */
+export function rejectionReason({ label }: LoadedAgent): string {
+  return `${label} is not to be sent.`;
 }
 
 /** The arguments with which the call is made instead. */
