@@ -1,13 +1,18 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
+import { ledgerErrors } from "../../src/account/ledger/errors.ts";
 import { newConfig } from "../../src/agents/definitions/agent-config.ts";
 import { createApprovalStep } from "../../src/agents/runs/approval-step.ts";
+import { askForTokens, capsOf } from "../../src/agents/runs/budget-step.ts";
 import { createEngine, type Step } from "../../src/agents/runs/engine.ts";
+import { modelCallError } from "../../src/agents/runs/model-call.ts";
 import { type EngineDeps, getNextIndex, type Work } from "../../src/agents/runs/run-work.ts";
 import { createToolSteps } from "../../src/agents/runs/tool-step.ts";
 import type { RunConfig } from "../../src/agents/runs/transcript.ts";
 import type { ToolCall as Call, ToolResult } from "../../src/agents/tools/tools.types.ts";
 import type { Decision } from "../../src/api/contract/run-actions.ts";
+import { gatewayErrors } from "../../src/gateway/models/errors.ts";
+import type { PurserError } from "../../src/kernel/purser-error.ts";
 import { newId } from "../../src/platform/lib/ids.ts";
 import { instantOf } from "../../src/platform/lib/instant.ts";
 import { createLog } from "../../src/platform/telemetry/log.ts";
@@ -15,8 +20,9 @@ import { START, useQueue } from "./run-queue-fixture.ts";
 
 // Random runs that ask, against a small model of what may happen: workers that are lost before and after each effect, decisions
 // of all kinds by several people at once, time that passes, and cancels. Each call is made at most once (one whose receiver
-// recognizes a repetition under one id), never without its approval, and with exactly the arguments that were approved.
-// PROPERTY_SEED replays the seed that a failure prints.
+// recognizes a repetition under one id), never without its approval, and with exactly the arguments that were approved. A run
+// that reaches its own limit of tokens asks and spends no more than was approved; an end user's budget asks nobody, and the run
+// fails. PROPERTY_SEED replays the seed that a failure prints.
 
 const queue = useQueue();
 const HOOK = "https://hook.example/";
@@ -38,6 +44,7 @@ const config: RunConfig = newConfig({
   model_id: "lab/small",
   run_prompt: "Send it.",
   approval_hours: 24,
+  on_budget: "ask",
   tools_config: {
     web_fetch: { enabled: true },
     send_webhook: { enabled: true, urls: [HOOK], permission_policy: "always_ask" },
@@ -47,6 +54,14 @@ const config: RunConfig = newConfig({
     },
   },
 });
+
+/** What a model call costs. A run without a limit makes two. */
+const CALL_TOKENS = 100;
+/** What limits the tokens of a run: its own cap, which an approval adds again, or the budget of its end user. */
+interface Budget {
+  of: "run" | "end_user";
+  tokens: number;
+}
 
 const argumentsOf = (kind: Kind, nth: number, value: string) => {
   if (kind === "read") return { url: `https://page.example/${nth}` };
@@ -62,11 +77,17 @@ interface ModelCall {
 }
 interface ModelRun {
   id: string;
+  budget: Budget | null;
+  /** The present limit of its tokens. */
+  cap_tokens: number;
+  spent_tokens: number;
+  /** The decisions on its budget actions, in order. */
+  budget_decisions: ModelCall["decision"][];
   status: "queued" | "running" | "requires_action" | "succeeded" | "failed" | "cancelled";
   calls: ModelCall[];
   /** The call that a lost worker was making. */
   interrupted: number | null;
-  /** Workers lost in the middle of this call. */
+  /** Workers lost in the middle of a step, since the last finished one. */
   losses: number;
   expires_at_ms: number;
 }
@@ -85,6 +106,8 @@ interface Effect {
   times: number;
 }
 let effects = new Map<string, Effect>();
+/** Answers of the model by run, each of which costs CALL_TOKENS. */
+let answers = new Map<string, number>();
 let loss: Loss | null = null;
 let made = 0;
 const lostForever = () => new Promise<never>(() => {});
@@ -117,21 +140,46 @@ const tools = {
 };
 let lost = Promise.withResolvers<void>();
 
+/** The ledger's answer to a model call that the run's input limits; null: the call is covered. */
+function findRefusal({ input: engine_input, run, config, steps }: Work): PurserError | null {
+  const { budget } = run.input as { budget: Budget | null };
+  if (budget === null) return null;
+  const cap = budget.of === "run" ? capsOf({ config, input: engine_input }).max_cost_tokens_per_run : budget.tokens;
+  const spent = CALL_TOKENS * steps.filter(({ type, status }) => type === "model" && status === "succeeded").length;
+  if (spent + CALL_TOKENS <= (cap ?? Infinity)) return null;
+  if (budget.of === "run") return gatewayErrors.runBudgetExceeded().with({ needed_tokens: CALL_TOKENS });
+  const figures = { required: CALL_TOKENS, available: 0, held: 0, shortfall: 0 };
+  return ledgerErrors.payment("end_user_budget_exceeded", figures, { may_subscribe: false, overage: "never" });
+}
+
 /** The engine's own steps, but for the model, which asks for the calls of the run's input and then says that it is done. */
 function createSteps(runs: EngineDeps["runs"]): Step {
-  const deps = { runs, tools, clock: { now: () => queue.now } } as unknown as EngineDeps;
+  const ledger = { refills: async () => new Map<string, number>() };
+  const deps = { runs, tools, ledger, clock: { now: () => queue.now } } as unknown as EngineDeps;
   const { executeToolCall, recordRejectedCall } = createToolSteps(deps);
   const askForApproval = createApprovalStep(deps);
-  const callModel = async ({ run, steps }: Work) => {
+  const callModel = async (work: Work) => {
+    const { run, steps } = work;
     const index = getNextIndex(steps);
     const step = { index, type: "model" as const, name: "lab/small", arguments: {} };
     if ((await runs.startStep(run.lease, step)) !== "running") return "cancelling" as const;
+    const refusal = findRefusal(work);
+    const question = refusal === null || work.budget_error !== null ? null : await askForTokens(work, refusal, deps);
+    if (question !== null && question !== "try_again") return question;
+    const error = work.budget_error ?? (refusal === null ? null : modelCallError(refusal));
+    if (error !== null) {
+      const failed = { status: "failed" as const, error, internal: { retry_in_ms: null } };
+      await runs.finishStep(run.lease, { index, ...failed });
+      steps[index] = { ...step, ...failed, result: null, safety: null };
+      return null;
+    }
+    answers.set(run.lease.run_id, (answers.get(run.lease.run_id) ?? 0) + 1);
     const { kinds } = run.input as { kinds: Kind[] };
     const tool_calls = kinds.map((kind, nth) => {
       const given = JSON.stringify(argumentsOf(kind, nth, "asked"));
       return { id: `call_${nth}`, type: "function", function: { name: KINDS[kind].tool, arguments: given } };
     });
-    const message = steps.length === 0 ? { content: null, tool_calls } : { content: "Done." };
+    const message = index === 0 ? { content: null, tool_calls } : { content: "Done." };
     const result = { role: "assistant", ...message };
     await runs.finishStep(run.lease, { index, status: "succeeded", result });
     steps[index] = { ...step, status: "succeeded", result, error: null, safety: null, internal: null };
@@ -170,7 +218,10 @@ async function work(worker_loss: Loss | null): Promise<void> {
     createSteps(runs),
   );
   const control = { signal: new AbortController().signal, isDraining: () => false, onText: null };
-  const result = await Promise.race([engine.execute(run, config, control), lost.promise.then(() => "lost" as const)]);
+  const { budget } = run.input as { budget: Budget | null };
+  const max_cost_tokens_per_run = budget?.of === "run" ? budget.tokens : null;
+  const own = { ...config, limits: { ...config.limits, max_cost_tokens_per_run } };
+  const result = await Promise.race([engine.execute(run, own, control), lost.promise.then(() => "lost" as const)]);
   if (result !== "lost" && result?.finish != null) await scheduling.finishRun(run.lease, result.finish);
   // Its lease ends at some time, whatever it did.
   await queue.expireLeases();
@@ -192,6 +243,7 @@ function carryOut(run: ModelRun, now_ms: number, worker_loss: Loss | null): void
     run.status = "failed";
     return;
   }
+  if (run.spent_tokens === 0 && !payForAnswer(run, now_ms, worker_loss)) return;
   let nth_made = 0;
   for (;;) {
     const has_read = calls.some(
@@ -204,13 +256,13 @@ function carryOut(run: ModelRun, now_ms: number, worker_loss: Loss | null): void
     if (call === undefined) break;
     if (call.decision === "rejected" || call.decision === "expired") {
       call.is_done = true;
+      run.losses = 0;
       continue;
     }
     nth_made += 1;
     if (worker_loss?.at === nth_made && (worker_loss.when === "before" || worker_loss.when === "after")) {
-      run.losses = run.interrupted === next ? run.losses + 1 : 1;
       run.interrupted = next;
-      if (run.losses === 3) run.status = "failed";
+      lose(run);
       return;
     }
     call.is_done = true;
@@ -218,17 +270,51 @@ function carryOut(run: ModelRun, now_ms: number, worker_loss: Loss | null): void
     run.losses = 0;
   }
   const asked = calls.filter(({ is_done }) => !is_done);
-  if (asked.length === 0) run.status = "succeeded";
-  else if (worker_loss?.when !== "asking") {
+  if (asked.length === 0) {
+    if (payForAnswer(run, now_ms, worker_loss)) run.status = "succeeded";
+  } else if (worker_loss?.when !== "asking") {
     for (const call of asked) call.decision = "open";
-    run.expires_at_ms = now_ms + 24 * 3_600_000;
-    run.status = "requires_action";
+    wait(run, now_ms);
   }
 }
 
+function lose(run: ModelRun): void {
+  run.losses += 1;
+  if (run.losses === 3) run.status = "failed";
+}
+
+function wait(run: ModelRun, now_ms: number): void {
+  run.expires_at_ms = now_ms + 24 * 3_600_000;
+  run.status = "requires_action";
+}
+
+/** False: the worker has left the run. */
+function payForAnswer(run: ModelRun, now_ms: number, worker_loss: Loss | null): boolean {
+  const { budget, budget_decisions } = run;
+  const was_declined = budget_decisions.some((decision) => decision === "rejected" || decision === "expired");
+  if (!was_declined && run.spent_tokens + CALL_TOKENS <= run.cap_tokens) {
+    run.spent_tokens += CALL_TOKENS;
+    run.losses = 0;
+    return true;
+  }
+  if (was_declined || budget?.of === "end_user") run.status = "failed";
+  else if (worker_loss?.when === "asking") lose(run);
+  else {
+    budget_decisions.push("open");
+    wait(run, now_ms);
+  }
+  return false;
+}
+
+/** Decides all open actions of the run, or its budget action. */
+const decideOpen = (run: ModelRun, decision: ModelCall["decision"]) => {
+  for (const call of run.calls) if (call.decision === "open") call.decision = decision;
+  run.budget_decisions = run.budget_decisions.map((each) => (each === "open" ? decision : each));
+};
 const decideOnce = (run: ModelRun) => {
   if (run.calls.every(({ decision }) => decision !== "open")) run.status = "queued";
 };
+const asksForTokens = ({ budget_decisions }: ModelRun) => budget_decisions.at(-1) === "open";
 const pick = <Item>(items: readonly Item[], nth: number): Item | undefined => items[nth % Math.max(1, items.length)];
 const actionsOf = async ({ id }: ModelRun) => (await queue.scheduling.getRun(queue.agent, id)).required_actions;
 
@@ -237,11 +323,16 @@ async function compare({ runs }: Model): Promise<void> {
   for (const run of runs) {
     const detail = await queue.scheduling.getRun(queue.agent, run.id);
     expect(detail.status).toBe(run.status);
-    const open = run.calls.flatMap(({ kind, decision, arguments: given }) => {
-      return decision === "open" ? [{ tool: KINDS[kind].tool, arguments: given }] : [];
-    });
+    const open = run.calls.flatMap(
+      ({ kind, decision, arguments: given }): { tool: string | null; arguments: unknown }[] =>
+        decision === "open" ? [{ tool: KINDS[kind].tool, arguments: given }] : [],
+    );
+    if (asksForTokens(run)) open.push({ tool: null, arguments: null });
     expect(detail.required_actions.map(({ tool, arguments: given }) => ({ tool, arguments: given }))).toEqual(open);
-    const decided = run.calls.flatMap(({ decision }) => (decision === "none" || decision === "open" ? [] : [decision]));
+    const all = [...run.calls.map(({ decision }) => decision), ...run.budget_decisions];
+    const decided = all.filter((decision) => decision !== "none" && decision !== "open");
+    expect((answers.get(run.id) ?? 0) * CALL_TOKENS).toBe(run.spent_tokens);
+    expect(run.spent_tokens).toBeLessThanOrEqual(run.cap_tokens);
     expect(detail.decisions.map(({ decision }) => decision).sort()).toEqual(decided.sort());
     const happened = [...effects.values()].filter(({ run_id }) => run_id === run.id);
     for (const [nth, { kind, decision, is_done, arguments: given }] of run.calls.entries()) {
@@ -270,16 +361,27 @@ const command = (name: string, check: (model: Model) => boolean, run: (model: Mo
   toString: () => name,
 });
 
-const start = (kinds: Kind[]) =>
+const start = (kinds: Kind[], budget: Budget | null) =>
   command(
-    `start(${kinds})`,
+    `start(${kinds}, ${JSON.stringify(budget)})`,
     ({ runs }) => runs.filter(({ status }) => status === "queued" || status === "requires_action").length < 3,
     async ({ runs }) => {
-      const { id } = await queue.scheduling.start({ ...queue.agent, model_id: "lab/small", input: { kinds } });
+      const { id } = await queue.scheduling.start({ ...queue.agent, model_id: "lab/small", input: { kinds, budget } });
       const calls = kinds.map((kind, nth): ModelCall => {
         return { kind, decision: "none", arguments: argumentsOf(kind, nth, "asked"), is_done: false };
       });
-      runs.push({ id, status: "queued", calls, interrupted: null, losses: 0, expires_at_ms: 0 });
+      runs.push({
+        id,
+        budget,
+        cap_tokens: budget?.tokens ?? Infinity,
+        spent_tokens: 0,
+        budget_decisions: [],
+        status: "queued",
+        calls,
+        interrupted: null,
+        losses: 0,
+        expires_at_ms: 0,
+      });
     },
   );
 
@@ -306,11 +408,12 @@ const decide = (nth_run: number, nth_call: number, decision: Decision["decision"
       );
       if (run === undefined) return;
       const open = run.calls.flatMap((call, nth) => (call.decision === "open" ? [{ call, nth }] : []));
-      const place = nth_call % open.length;
+      const place = nth_call % Math.max(1, open.length);
       const asked = open[place];
       const action = (await actionsOf(run))[place];
-      if (asked === undefined || action === undefined) throw new Error("the run has no such action");
-      const edited = argumentsOf(asked.call.kind, asked.nth, "edited");
+      if (action === undefined || (asked === undefined) !== asksForTokens(run))
+        throw new Error("the run has no such action");
+      const edited = asked === undefined ? {} : argumentsOf(asked.call.kind, asked.nth, "edited");
       const given = decision === "edit" ? edited : undefined;
       const key = { ...queue.agent, run_id: run.id, action_id: action.id };
       const by = {
@@ -322,17 +425,49 @@ const decide = (nth_run: number, nth_call: number, decision: Decision["decision"
       await expect(decideAction(theirs, { decision: "approve" }, by)).rejects.toMatchObject({ shape: { status: 404 } });
       const changed = { decision: "approve", arguments: { nth: -1 } } as const;
       await expect(decideAction(key, changed, by)).rejects.toMatchObject({ shape: { status: 409 } });
-      const answers = await Promise.allSettled(
+      const decided = await Promise.allSettled(
         Array.from({ length: deciders }, () => decideAction(key, { decision, arguments: given }, by)),
       );
-      expect(answers.filter(({ status }) => status === "fulfilled")).toHaveLength(1);
-      asked.call.decision = ({ approve: "approved", edit: "edited", reject: "rejected" } as const)[decision];
-      if (decision === "edit") asked.call.arguments = edited;
+      const can_decide = asked !== undefined || decision !== "edit";
+      expect(decided.filter(({ status }) => status === "fulfilled")).toHaveLength(can_decide ? 1 : 0);
+      if (!can_decide) return;
+      const outcome = ({ approve: "approved", edit: "edited", reject: "rejected" } as const)[decision];
+      if (asked === undefined) {
+        decideOpen(run, outcome);
+        if (decision === "approve") run.cap_tokens += run.budget?.tokens ?? 0;
+      } else {
+        asked.call.decision = outcome;
+        if (decision === "edit") asked.call.arguments = edited;
+      }
       decideOnce(run);
     },
   );
 
-const wait = (hours: number) =>
+/** The owner raises the limits of runs: one of those that wait for tokens goes on with the new one. */
+const raise = (nth_run: number) =>
+  command(
+    `raise(${nth_run})`,
+    ({ runs }) => runs.some(asksForTokens),
+    async ({ runs }) => {
+      const { budgetWaits, relieveBudgets } = queue.scheduling;
+      const waits = await budgetWaits({ user_id: queue.agent.user_id, after: null, limit: 100 });
+      const asking = runs.filter(asksForTokens);
+      expect(waits.map(({ run_id }) => run_id).sort()).toEqual(asking.map(({ id }) => id).sort());
+      const run = pick(asking, nth_run);
+      const reliefs = waits
+        .filter(({ run_id }) => run_id === run?.id)
+        .map((each) => ({ ...each, relief: "It was raised.", caps: { max_cost_tokens_per_run: RAISED_TOKENS } }));
+      if (run === undefined) return;
+      expect(await relieveBudgets(reliefs)).toHaveLength(1);
+      expect(await relieveBudgets(reliefs)).toEqual([]);
+      decideOpen(run, "approved");
+      run.cap_tokens = RAISED_TOKENS;
+      run.status = "queued";
+    },
+  );
+const RAISED_TOKENS = 1_000;
+
+const passTime = (hours: number) =>
   command(
     `wait(${hours} h)`,
     () => true,
@@ -342,7 +477,7 @@ const wait = (hours: number) =>
       await queue.scheduling.expiries.carryOut();
       for (const run of model.runs) {
         if (run.status !== "requires_action" || run.expires_at_ms > model.now_ms) continue;
-        for (const call of run.calls) if (call.decision === "open") call.decision = "expired";
+        decideOpen(run, "expired");
         decideOnce(run);
       }
     },
@@ -358,7 +493,7 @@ const cancel = (nth_run: number) =>
       if (run === undefined) return;
       await queue.scheduling.requestCancel(queue.agent, run.id);
       run.status = "cancelled";
-      for (const call of run.calls) if (call.decision === "open") call.decision = "cancelled";
+      decideOpen(run, "cancelled");
     },
   );
 
@@ -368,12 +503,22 @@ const lossOrNone = fc.option(
   { freq: 2 },
 ) as fc.Arbitrary<Loss | null>;
 const decision = fc.constantFrom<Decision["decision"]>("approve", "edit", "reject");
-const starts = fc.array(kind, { minLength: 1, maxLength: 4 }).map(start);
+const budget: fc.Arbitrary<Budget | null> = fc.constantFrom(
+  null,
+  null,
+  { of: "run", tokens: CALL_TOKENS },
+  // The first call asks already, and one approval does not cover the second.
+  { of: "run", tokens: 60 },
+  { of: "end_user", tokens: CALL_TOKENS },
+);
+const starts = fc
+  .tuple(fc.array(kind, { minLength: 1, maxLength: 4 }), budget)
+  .map(([kinds, limit]) => start(kinds, limit));
 const works = lossOrNone.map(workOn);
 const decides = fc
   .tuple(fc.nat(3), fc.nat(3), decision, fc.constantFrom(1, 1, 3))
   .map(([run, call, what, deciders]) => decide(run, call, what, deciders));
-const waits = fc.constantFrom(1, 1, 13, 25).map(wait);
+const waits = fc.constantFrom(1, 1, 13, 25).map(passTime);
 /** The frequent ones stand here several times. */
 const COMMANDS = [
   starts,
@@ -388,6 +533,7 @@ const COMMANDS = [
   decides,
   waits,
   fc.nat(3).map(cancel),
+  fc.nat(3).map(raise),
 ];
 
 /** How often each status of a run and each decision was reached. */
@@ -396,7 +542,7 @@ const reached = new Map<string, number>();
 const RUNS = Number(process.env.PROPERTY_RUNS ?? 40);
 const SEED = Number(process.env.PROPERTY_SEED ?? Date.now() % 2 ** 31);
 
-test(`each call of random runs is made as a person approved it, at most once, with lost workers and cancels (seed ${SEED})`, {
+test(`each call of random runs is made as a person approved it, at most once, and no run spends more tokens than were approved, with lost workers and cancels (seed ${SEED})`, {
   timeout: 300_000,
 }, async () => {
   const property = fc.asyncProperty(fc.commands(COMMANDS, { maxCommands: 60, size: "max" }), async (commands) => {
@@ -404,15 +550,26 @@ test(`each call of random runs is made as a person approved it, at most once, wi
     queue.agent = { user_id: newId(), agent_id: newId() };
     await queue.db.query({ text: "truncate run, run_action, run_step, runs_at_work, runs_at_work_change" });
     effects = new Map();
+    answers = new Map();
     const model: Model = { runs: [], now_ms: Date.parse(START) };
     await fc.asyncModelRun(() => ({ model, real: {} }), commands);
-    for (const { status, calls } of model.runs) {
-      for (const each of [status, ...calls.map(({ decision }) => decision)])
+    for (const { status, calls, budget_decisions } of model.runs) {
+      const of_budgets = budget_decisions.map((decision) => `budget ${decision}`);
+      for (const each of [status, ...calls.map(({ decision }) => decision), ...of_budgets])
         reached.set(each, (reached.get(each) ?? 0) + 1);
     }
   });
   await fc.assert(property, { seed: SEED, numRuns: RUNS });
   console.info(`at their ends: ${[...reached].map(([what, count]) => `${count} × ${what}`).join(", ")}`);
-  const all = ["succeeded", "cancelled", "requires_action", "approved", "edited", "rejected", "expired"];
+  const of_calls = ["approved", "edited", "rejected", "expired"];
+  const all = [
+    "succeeded",
+    "failed",
+    "cancelled",
+    "requires_action",
+    ...of_calls,
+    "budget approved",
+    "budget rejected",
+  ];
   expect(all.filter((each) => !reached.has(each))).toEqual([]);
 });
