@@ -62,6 +62,7 @@ export const scheduleReason = (reason: string): string =>
 
 const AGENT_WARNINGS: Record<string, string> = {
   no_destination: "“Send webhooks” is on, but has no address, so each webhook fails. Edit the agent to enter one.",
+  model_unavailable: "This agent's model is not offered any more, so each run fails. Edit the agent to choose another.",
 };
 
 /** A warning of an agent's record, without the API's fields. */

@@ -88,6 +88,9 @@ describe("a reload", () => {
   it("may remove an agent's model: a chat and a run then name this model and the agent's field", async () => {
     const agent = (await user.post("/api/v1/agents", { name: "Left", model_id: "lab/a" })).body.id;
     await reload({ models: [] });
+    expect((await user.get(`/api/v1/agents/${agent}`)).body.warnings).toMatchObject([
+      { code: "model_unavailable", param: "model_id", message: expect.stringContaining('"lab/a" is not offered') },
+    ]);
     const messages = [{ role: "user", content: "hello" }];
     const own_chat = await user.post(`/api/v1/agents/${agent}/chat`, { messages });
     for (const { status, body } of [own_chat, await user.post(CHAT, ask(`agent/${agent}`))]) {

@@ -23,6 +23,7 @@ import { stableJson } from "../../platform/lib/json.ts";
 import type { EventFeed } from "../../platform/net/event-stream.ts";
 import type { Log } from "../../platform/telemetry/log.ts";
 import type { RunFollowers } from "../runs/following.ts";
+import { modelGoneError } from "../runs/model-call.ts";
 import { renderPrompts } from "../runs/prompts.ts";
 import type { Runs } from "../runs/runs.service.ts";
 import type { BegunRun, OnPrune, RunSearch } from "../runs/runs.types.ts";
@@ -234,9 +235,10 @@ function createCrud(deps: AgentsDeps & { relieveUser(user_id: string): Promise<v
     const [all, last_runs] = await Promise.all([schedules.ofAgents(user_id, ids), runs.lastRuns(user_id, ids)]);
     const by_agent = Map.groupBy(all, ({ agent_id }) => agent_id);
     const now = clock.now();
-    return rows.map((row) =>
-      agentRecord(row, { schedules: by_agent.get(row.id) ?? [], last_run: last_runs.get(row.id), now }),
-    );
+    return rows.map((row) => {
+      const record = agentRecord(row, { schedules: by_agent.get(row.id) ?? [], last_run: last_runs.get(row.id), now });
+      return { ...record, warnings: [...warnOfModel(models, row), ...record.warnings] };
+    });
   };
   const find = async (user_id: string, id: string): Promise<AgentRow> => {
     const row = isUuid(id) ? await store.agent(user_id, id) : undefined;
@@ -533,6 +535,13 @@ function refuseUnknownModel(models: Models, model_id: string | null): void {
   // The model is a field of the agent here, not the resource of the request.
   const unknown = gatewayErrors.modelNotFound(model_id, models.nearest(model_id));
   throw unknown.with({ status: 400, type: "invalid_request_error", param: "model_id" });
+}
+
+/** Warns of a model that the operator has removed since the agent was saved. */
+function warnOfModel(models: Models, { auto_route, model_id }: AgentRow): AgentRecord["warnings"] {
+  if (auto_route || model_id === null || models.find(model_id) !== null) return [];
+  const { code, message } = modelGoneError(model_id);
+  return [{ code, param: "model_id", message }];
 }
 
 /** The agent as callers see it: its configuration, its schedule `default`, its next runs and its last run. */

@@ -121,10 +121,9 @@ export const AGENT_READ_ONLY = {
     "schedule_paused_reason",
     "schedule_api_key_id",
     "secrets_used",
-    "warnings",
   ],
-  // Runs change them.
-  moving: ["last_run", "upcoming_runs", "consecutive_failures"],
+  // Runs and the operator's models change them.
+  moving: ["last_run", "upcoming_runs", "consecutive_failures", "warnings"],
 } as const;
 export const putAgentSchema = updateAgentSchema.extend(readOnlyFields(AGENT_READ_ONLY)).openapi("PutAgent");
 
