@@ -4,7 +4,7 @@ import { Suspense, useEffect, useState } from "react";
 import { call, keyInUse, whenPasswordNeeded } from "../api/client.ts";
 import { asProblem } from "../api/problem.ts";
 import { profileQuery, stale } from "../api/queries.ts";
-import { Button, Card, Empty, PageHeader, Skeleton, Tabs } from "../ui/basics.tsx";
+import { Button, Callout, Card, Empty, PageHeader, Skeleton, Tabs } from "../ui/basics.tsx";
 import { CodeBlock } from "../ui/copy.tsx";
 import { Dialog, DialogForm } from "../ui/dialog.tsx";
 import { onSubmit, TextField } from "../ui/fields.tsx";
@@ -61,6 +61,8 @@ function BecomeOperator({ id }: { id: string }) {
       call("PATCH /api/v1/admin/users/{id}", { key: key.trim(), params: { id }, body: { operator_role: "admin" } }),
     onSuccess: () => stale("profile"),
   });
+  // Without PURSER_ADMIN_KEY the operator API does not exist.
+  const has_no_key = become.error !== null && asProblem(become.error).status === 404;
   return (
     <div className="max-w-md">
       <PageHeader
@@ -78,12 +80,17 @@ function BecomeOperator({ id }: { id: string }) {
             onValue={setKey}
             hint="PURSER_ADMIN_KEY, or a named key with the role admin. It is used for this request only."
           />
-          {become.error !== null && <ProblemNotice error={become.error} />}
+          {has_no_key && (
+            <Callout tone="warn" icon="warning">
+              This service was started without an operator key, so it takes none. Set the key below.
+            </Callout>
+          )}
+          {become.error !== null && !has_no_key && <ProblemNotice error={become.error} />}
           <Button type="submit" kind="primary" busy={become.isPending} className="w-full">
             Make my account an operator
           </Button>
         </form>
-        <details className="mt-4" open={become.error !== null && asProblem(become.error).status === 404}>
+        <details className="mt-4" open={has_no_key}>
           <summary className="link w-fit">You run this service, and it has no operator key yet?</summary>
           <p className="my-2">
             Set this variable where the service starts, start the service again, and enter the key above. Keep the key

@@ -34,8 +34,9 @@ export function NewUser({ onClose }: { onClose: () => void }) {
       {key !== null ? (
         <>
           <p className="mb-4 text-pretty">
-            {email} has an account. Give the person this key for programs. For the console, the person chooses a
-            password: <em>Forgot the password?</em> on the sign-in page sends a link to this address.
+            {email} has an account. For the console, the person chooses a password: <em>Forgot the password?</em> on the
+            sign-in page sends a link to this address; without a mail server, the service's log has the link. For
+            programs, the person needs this key.
           </p>
           <ShownOnce label="First API key" text={key} onDone={onClose} />
         </>
