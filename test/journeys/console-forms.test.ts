@@ -1,16 +1,7 @@
 import type { Browser, BrowserContext, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from "vitest";
-import { shows, startChromium } from "../support/chromium.ts";
-import {
-  asPerson,
-  becomeOperator,
-  buildConsole,
-  choose,
-  PASSWORD,
-  pick,
-  signUp,
-  unfoldAll,
-} from "../support/console.ts";
+import { sharedChromium, shows } from "../support/chromium.ts";
+import { asPerson, becomeOperator, choose, PASSWORD, pick, signUp, unfoldAll } from "../support/console.ts";
 import { startMailServer } from "../support/mail-server.ts";
 import { type Service, startService } from "../support/service.ts";
 
@@ -22,13 +13,11 @@ let context: BrowserContext;
 let page: Page;
 
 beforeAll(async () => {
-  buildConsole();
   const env = { PURSER_TEST_CLOCK: "2026-03-01T09:00:00Z" };
-  [browser, service] = await Promise.all([startChromium(), startService({ env })]);
+  [browser, service] = await Promise.all([sharedChromium(), startService({ env })]);
 });
 
 afterAll(async () => {
-  await browser?.close();
   await service?.stop();
 });
 
@@ -418,7 +407,7 @@ it("a person with a confirmed address has their notices mailed", async () => {
   await page.getByRole("button", { name: "Set the password and enter" }).click();
   await page.getByRole("heading", { name: "Home" }).waitFor();
   await page.goto(`${service.url}/developers/webhooks`);
-  await page.getByRole("button", { name: "New endpoint" }).click();
+  await page.getByRole("button", { name: "New endpoint" }).first().click();
   await choose(page.getByLabel("Send to"), "My e-mail address (mailed@example.com)");
   await page.getByRole("button", { name: "Create endpoint" }).click();
   await page.getByRole("heading", { name: "mailed@example.com", exact: true }).waitFor();

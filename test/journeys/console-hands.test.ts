@@ -39,7 +39,7 @@ it("a double click creates one agent, one run and one endpoint", async () => {
   await page.waitForLoadState("networkidle");
   expect((await person("GET", `/agents/${agents[0].id}/runs`)).runs).toHaveLength(1);
   await page.goto(`${site.service.url}/developers/webhooks`);
-  await page.getByRole("button", { name: "New endpoint" }).click();
+  await page.getByRole("button", { name: "New endpoint" }).first().click();
   await page.getByLabel("Address").fill("https://example.com/hook");
   await page.getByRole("button", { name: "Create endpoint" }).dblclick();
   await page.getByRole("textbox", { name: "Signing secret" }).waitFor();

@@ -1,7 +1,7 @@
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { startChromium } from "../support/chromium.ts";
-import { becomeOperator, buildConsole, PASSWORD, signUp } from "../support/console.ts";
+import { sharedChromium } from "../support/chromium.ts";
+import { becomeOperator, PASSWORD, signUp } from "../support/console.ts";
 import { countClicks, inClicks } from "../support/console-tasks.ts";
 import { ADMIN_KEY, type Service, startService } from "../support/service.ts";
 
@@ -10,12 +10,11 @@ let service: Service;
 let page: Page;
 
 beforeAll(async () => {
-  buildConsole();
-  [browser, service] = await Promise.all([startChromium(), startService()]);
+  [browser, service] = await Promise.all([sharedChromium(), startService()]);
   page = await browser.newPage();
 });
 afterAll(async () => {
-  await browser?.close();
+  await page?.close();
   await service?.stop();
 });
 

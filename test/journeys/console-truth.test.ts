@@ -136,14 +136,6 @@ it("an attack by a costly text: the page stays usable and shows the text unforma
   expect(await link.getAttribute("href")).toBe("https://example.com/a_(b)");
 });
 
-it("a missing page is reported next to the navigation, with a link back", async () => {
-  await signUp(context, site.service, "missing@example.com");
-  await page.goto(`${site.service.url}/agents/0198aaaa-0000-7000-8000-000000000000`);
-  await page.getByRole("heading", { name: "Not found" }).waitFor();
-  await page.getByRole("link", { name: "Go to agents" }).click();
-  await page.getByRole("heading", { name: "Agents", level: 1 }).waitFor();
-});
-
 it("a copy button copies, and selects the text if the browser denies access to the clipboard", async () => {
   await context.grantPermissions(["clipboard-read", "clipboard-write"], { origin: site.service.url });
   await signUp(context, site.service, "copy@example.com");

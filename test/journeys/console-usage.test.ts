@@ -115,14 +115,12 @@ it("a day of the chart is chosen by the keyboard; its rows and its CSV have the 
   await page.waitForURL((url) => !url.searchParams.has("day"));
 });
 
-it("names of metadata are offered, and 1,000 end users fit on a phone, in dark colours too", async () => {
+it("names of metadata are offered, and 1,000 end users fit on a phone", async () => {
   await page.setViewportSize({ width: 390, height: 800 });
-  await page.emulateMedia({ colorScheme: "dark" });
   await page.goto(`${site.service.url}/usage?by=user`);
   await choose(page.getByLabel("Then by"), "team");
   await row("customer").first().waitFor();
   expect(await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)).toBe(0);
-  expect(await violations(page)).toEqual([]);
   await choose(page.getByLabel("Metadata"), "team");
   await row("team 6").first().waitFor();
   await row("Without team").waitFor();

@@ -1,7 +1,7 @@
 import type { Browser, BrowserContext, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from "vitest";
-import { shows, startChromium } from "../support/chromium.ts";
-import { asPerson, buildConsole, choose, PASSWORD, pick, signUp, signUpOnPage, unfoldAll } from "../support/console.ts";
+import { sharedChromium, shows } from "../support/chromium.ts";
+import { asPerson, choose, PASSWORD, pick, signUp, signUpOnPage, unfoldAll } from "../support/console.ts";
 import { type Service, startService } from "../support/service.ts";
 import { completion, ended, startUpstream, type Upstream, USAGE } from "../support/upstream.ts";
 
@@ -17,8 +17,7 @@ let page: Page;
 let complaints: string[] = [];
 
 beforeAll(async () => {
-  buildConsole();
-  [browser, upstream] = await Promise.all([startChromium(), startUpstream()]);
+  [browser, upstream] = await Promise.all([sharedChromium(), startUpstream()]);
   service = await startService({
     config: {
       cache_pricing: "provider",
@@ -44,7 +43,6 @@ beforeAll(async () => {
 });
 
 afterAll(async () => {
-  await browser?.close();
   await service?.stop();
   await upstream?.close();
 });
@@ -224,16 +222,6 @@ it("an output that was cut at the model's output limit says so, with its step", 
   await page.goto(`${service.url}/agents/${id}/runs/${run.id}`);
   await page.getByRole("heading", { name: "Output" }).waitFor();
   expect(await page.getByText("Cut off at the model's output limit.").count()).toBe(2);
-});
-
-it("signing out in one tab signs the other one out too", async () => {
-  await signUp(context, service, "tabs@example.com");
-  await page.goto(service.url);
-  const other = await context.newPage();
-  await other.goto(`${service.url}/agents`);
-  await other.getByRole("heading", { name: "Agents" }).waitFor();
-  await page.getByRole("button", { name: "Sign out" }).click();
-  await other.getByRole("heading", { name: "Sign in to Purser" }).waitFor();
 });
 
 it("a tab shows the changes of another tab when a person returns to it", async () => {

@@ -33,6 +33,14 @@ export async function startChromium(): Promise<Browser> {
   return browser.on("context", (context) => context.setDefaultTimeout(PATIENCE_MS));
 }
 
+let shared: Promise<Browser> | undefined;
+
+/** The browser that the files of one worker share. It ends with the worker's process. */
+export async function sharedChromium(): Promise<Browser> {
+  if (!(await shared)?.isConnected()) shared = startChromium();
+  return await (shared as Promise<Browser>);
+}
+
 /** The text of the page's main part, once it contains `text`. */
 export async function shows(page: Page, text: string | RegExp): Promise<void> {
   await page.getByText(text).first().waitFor();

@@ -1,21 +1,13 @@
-import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
-import { join } from "node:path";
-import type { Browser, BrowserContext, BrowserContextOptions, Locator, Page } from "playwright-core";
+import type { BrowserContext, BrowserContextOptions, Locator, Page } from "playwright-core";
 import { afterAll, beforeAll } from "vitest";
-import { startChromium } from "./chromium.ts";
+import { sharedChromium } from "./chromium.ts";
 import { type Service, startService } from "./service.ts";
 import { completion, startUpstream, type Upstream } from "./upstream.ts";
 
-const ROOT = join(import.meta.dirname, "../..");
 export const PASSWORD = "a long enough password";
 const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
-
-/** Builds the console unless the present build is up to date. */
-export function buildConsole(): void {
-  execFileSync(process.execPath, [join(ROOT, "console/build.ts")], { stdio: "inherit" });
-}
 
 /** A service with the model `lab/small` and a browser. */
 export interface ConsoleSite {
@@ -27,12 +19,9 @@ export interface ConsoleSite {
 
 /** A site for the tests of a file. `prepare` starts what the service needs, and resolves to its environment. */
 export function useConsole(prepare: () => Promise<Record<string, string>> = async () => ({})): ConsoleSite {
-  let browser: Browser | undefined;
   const site = {} as ConsoleSite;
   beforeAll(async () => {
-    buildConsole();
-    const [chromium, upstream] = await Promise.all([startChromium(), startUpstream()]);
-    browser = chromium;
+    const [chromium, upstream] = await Promise.all([sharedChromium(), startUpstream()]);
     const rates = { input_rate: 1, output_rate: 2, context_window: 32_000, max_output_tokens: 1000 };
     const model = { id: "lab/small", provider: "lab", provider_model: "small", name: "Lab", trial_eligible: true };
     const service = await startService({
@@ -51,7 +40,6 @@ export function useConsole(prepare: () => Promise<Record<string, string>> = asyn
     Object.assign(site, { service, upstream, open });
   });
   afterAll(async () => {
-    await browser?.close();
     await site.service?.stop();
     await site.upstream?.close();
   });

@@ -1,3 +1,4 @@
+import { execFileSync } from "node:child_process";
 import { rmSync } from "node:fs";
 import { join } from "node:path";
 import type { TestProject } from "vitest/node";
@@ -13,6 +14,8 @@ declare module "vitest" {
   }
 }
 
+const BUILD = join(import.meta.dirname, "../../console/build.ts");
+
 /** Makes the template that every test's database is cloned from, because migrating each one would take seconds. */
 export default async function setup(project: TestProject) {
   const log = createLog("silent");
@@ -24,6 +27,7 @@ export default async function setup(project: TestProject) {
     project.provide("storage", { kind: "postgres", url: server.url("postgres") });
     return () => server.stop();
   }
+  if (project.name === "console") execFileSync(process.execPath, [BUILD], { stdio: "inherit" });
   // Two projects run on embedded storage. The second one uses the first one's template, which it finds by their common root.
   const root = project.vitest.getRootProject();
   if (root.getProvidedContext().storage !== undefined) return;

@@ -68,6 +68,8 @@ export async function fillLists(db: Db, account: SeededAccount, rows: number): P
           select jsonb_populate_record(null::${table}, to_jsonb(one) || jsonb_build_object(${changes})) as copy
           from (${one}) as one, generate_series(1, $4::integer - 1) as n
           where $2::uuid is not null and $3::uuid is not null and $5::timestamptz is not null
+          -- Without it, each column would make the copy again.
+          offset 0
         ) as copies`,
       values: [account.user_id, account.agent_id, account.run_id, Math.min(rows, most), now],
     });
