@@ -15,7 +15,7 @@ import {
 import { ago, instant } from "../format.ts";
 import { Status } from "../ui/basics.tsx";
 import { Dialog } from "../ui/dialog.tsx";
-import { ITEM } from "../ui/picker.tsx";
+import { ITEM, SearchInput } from "../ui/picker.tsx";
 
 /** Pages, agents, conversations, runs and requests by one search. */
 
@@ -145,9 +145,8 @@ export function Find({ onClose }: { onClose: () => void }) {
           value={values.includes(chosen) ? chosen : (values[0] ?? "")}
           onValueChange={setChosen}
         >
-          <Command.Input
+          <SearchInput
             placeholder="A page, an agent, words of a conversation or run, or an id"
-            className="control mb-2"
             value={text}
             onValueChange={(typed) => {
               setText(typed);

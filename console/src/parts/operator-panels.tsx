@@ -7,7 +7,7 @@ import { type Run, stale } from "../api/queries.ts";
 import { Badge, Status } from "../ui/basics.tsx";
 import { Confirm } from "../ui/dialog.tsx";
 import { TextField } from "../ui/fields.tsx";
-import { ITEM, Picker } from "../ui/picker.tsx";
+import { ITEM, Picker, SearchInput } from "../ui/picker.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
 
 /** What the operator's pages share. */
@@ -78,12 +78,7 @@ function UserChoices({ onChoose }: { onChoose: (id: string) => void }) {
   });
   return (
     <Command label="Search users by address" shouldFilter={false}>
-      <Command.Input
-        placeholder="A part of the address"
-        className="control mb-1.5"
-        value={text}
-        onValueChange={setText}
-      />
+      <SearchInput placeholder="A part of the address" value={text} onValueChange={setText} />
       {found.isError && <ProblemNotice error={found.error} onRetry={() => void found.refetch()} />}
       <Command.List className="max-h-72 overflow-y-auto">
         <Command.Item value="" className={ITEM} onSelect={() => onChoose("")}>

@@ -1,7 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
-import { Command } from "cmdk";
+import { Command, useCommandState } from "cmdk";
 import { Popover } from "radix-ui";
-import { type ReactNode, useDeferredValue, useState } from "react";
+import { type ComponentProps, type ReactNode, useDeferredValue, useEffect, useRef, useState } from "react";
 import { asProblem } from "../api/problem.ts";
 import { agentQuery, foundAgentsQuery, type Model, modelsQuery } from "../api/queries.ts";
 import { dollars } from "../format.ts";
@@ -14,6 +14,21 @@ import { ProblemNotice } from "./problem.tsx";
 
 export const ITEM =
   "flex cursor-pointer items-baseline gap-2 rounded-md px-2.5 py-1.5 text-left data-[selected=true]:bg-accent-soft";
+
+/** The field of a search. While a person types, the library names the entry that was chosen before to screen readers: this corrects it. */
+export function SearchInput(props: Omit<ComponentProps<typeof Command.Input>, "className" | "ref">) {
+  const input = useRef<HTMLInputElement>(null);
+  useCommandState(({ search, value }) => `${search} ${value}`);
+  useEffect(() => {
+    const root = input.current?.closest("[cmdk-root]");
+    const chosen = root?.querySelector("[cmdk-item][aria-selected=true]")?.id;
+    for (const element of root?.querySelectorAll("[cmdk-input], [cmdk-list]") ?? []) {
+      if (chosen === undefined) element.removeAttribute("aria-activedescendant");
+      else element.setAttribute("aria-activedescendant", chosen);
+    }
+  });
+  return <Command.Input ref={input} className="control mb-2" {...props} />;
+}
 
 interface PickerProps {
   label: string;
@@ -87,7 +102,7 @@ function AgentChoices({ onChoose }: { onChoose: (id: string) => void }) {
   const found = useQuery({ ...foundAgentsQuery(wanted), placeholderData: (previous) => previous });
   return (
     <Command label="Search agents by name" shouldFilter={false}>
-      <Command.Input placeholder="Search by name" className="control mb-1.5" value={text} onValueChange={setText} />
+      <SearchInput placeholder="Search by name" value={text} onValueChange={setText} />
       {found.isError && <ProblemNotice error={found.error} onRetry={() => void found.refetch()} />}
       <Command.List className="max-h-72 overflow-y-auto">
         <Command.Item value="" className={ITEM} onSelect={() => onChoose("")}>
@@ -147,7 +162,7 @@ export function ModelChoices({ none, without, models, onChoose }: ModelChoicesPr
   const { data: of_agents = [] } = useQuery(modelsQuery);
   return (
     <Command label="Search models by name">
-      <Command.Input placeholder="Search by name" className="control mb-1.5" />
+      <SearchInput placeholder="Search by name" />
       <Command.List className="max-h-72 overflow-y-auto">
         <Command.Empty className="px-2.5 py-1.5 text-muted">No models match this name.</Command.Empty>
         {none !== undefined && (
@@ -192,7 +207,7 @@ export function ZonePicker({ value, onValue, ...field }: Omit<PickerProps, "labe
     <Picker label="Time zone" {...field} chosen={zoneText(value)}>
       {(close) => (
         <Command label="Search time zones by city">
-          <Command.Input placeholder="Search by city" className="control mb-1.5" />
+          <SearchInput placeholder="Search by city" />
           <Command.List className="max-h-72 overflow-y-auto">
             <Command.Empty className="px-2.5 py-1.5 text-muted">No time zones match this city.</Command.Empty>
             {ZONES.map((zone) => (
