@@ -347,6 +347,9 @@ it("all runs are found by words, status and metadata, and the address holds the 
     .split("\n");
   expect(lines).toHaveLength(2);
   expect(lines[1]).toContain("4712");
+  await page.getByRole("textbox", { name: "Metadata" }).fill("");
+  await expect.poll(() => rows.count()).toBe(3);
+  expect(await page.getByRole("textbox", { name: "Metadata" }).isVisible()).toBe(true);
   await choose(page.getByLabel("Status"), "failed");
   await shows(page, "No runs match these filters");
 });
