@@ -36,7 +36,7 @@ export function HomePage() {
       <FirstSteps />
       <NeedsYou />
       <div className="grid items-start gap-4 lg:grid-cols-3">
-        <div className="space-y-4 lg:col-span-2">
+        <div className="min-w-0 space-y-4 lg:col-span-2">
           <Yesterday />
           <NextRuns />
         </div>
