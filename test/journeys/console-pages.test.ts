@@ -263,8 +263,9 @@ async function lookAt(page: Page, what: string, looks = LOOKS) {
   }
 }
 
-// Several pages at a time, because each waits for an idle network.
-describe.concurrent("in light, in dark and on a phone", () => {
+// Several pages at a time, because each waits for an idle network. Headless Chromium rarely stops answering a page; the
+// second try has a window of its own.
+describe.concurrent("in light, in dark and on a phone", { retry: 1, timeout: 90_000 }, () => {
   it.each(PAGES)(
     "%s with 0, 3 and 2,000 rows has no violations of axe-core's rules, and does not scroll sideways",
     async (path) => {
