@@ -22,13 +22,19 @@ describe("an address that does not exist", () => {
     ["POST", "/api/v1/batches", "send each of their requests by itself"],
     ["GET", "/api/v1/messages/batches/msgbatch_1", "send each of their requests by itself"],
     ["POST", "/api/v1/messages/count_token", "Did you mean POST /api/v1/messages/count_tokens?"],
-    ["POST", "/api/v1/threads", "/api/v1/agents/{id}/chat"],
     ["POST", "/api/v1/agents//runs", "An id is empty in it: the address is POST /api/v1/agents/{id}/runs."],
     ["POST", "/api/v1/nothing", "GET /openapi.json lists them"],
   ])("%s %s is 404 and says what to use", async (method, path, advice) => {
     const { status, body } = await user.request(method, path, method === "GET" ? undefined : {});
     expect([status, body.error.code]).toEqual([404, "not_found"]);
     expect(body.error.message).toContain(advice);
+  });
+
+  it("and a method that one of OpenAI's addresses does not take here is 405 and says what to use", async () => {
+    const { status, body } = await user.request("POST", "/api/v1/threads", {});
+    expect([status, body.error.code]).toEqual([405, "method_not_allowed"]);
+    expect(body.error.message).toContain("This address takes GET. ");
+    expect(body.error.message).toContain("/api/v1/agents/{id}/chat");
   });
 
   it("is 404 also with a body that is not JSON, such as an uploaded file", async () => {

@@ -52,14 +52,14 @@ export const httpErrors = {
     invalid("body_too_large", `The body is larger than ${limit} bytes. Send less.`, undefined, 413),
   /** `what` names the limit that the body's structure exceeds. */
   bodyTooComplex: (what: string) => invalid("invalid_json", `The body has ${what}. Send a simpler one.`),
-  methodNotAllowed: (asked: string, allowed: readonly string[]) =>
+  /** `advice`: what to do instead, if that is known. */
+  methodNotAllowed: (asked: string, allowed: readonly string[], advice: string | null) =>
     invalid(
       "method_not_allowed",
-      `${asked} is not possible. This address takes ${allowed.join(", ")}.`,
+      `${asked} is not possible. This address takes ${allowed.join(", ")}.${advice === null ? "" : ` ${advice}`}`,
       undefined,
       405,
     ),
-  /** `advice`: what to do instead, if that is known. */
   noSuchPath: (asked: string, advice: string | null) =>
     missing(`${asked} is not an address of this API. ${advice ?? "GET /openapi.json lists them."}`),
   tooManyStreams: (retry_after_s: number, open: number) =>

@@ -53,7 +53,7 @@ export function createWrongAddress(endpoints: readonly Endpoint[]): (exchange: E
     }
     const allowed = [...new Set(here.map((address) => address.method))].sort();
     head.Allow = allowed.join(", ");
-    return httpErrors.methodNotAllowed(asked, allowed);
+    return httpErrors.methodNotAllowed(asked, allowed, notStored(path));
   };
 }
 
