@@ -122,7 +122,7 @@ it("the operator reads in words why runs failed", async () => {
   await failing.getByText("The model was unavailable").waitFor();
   await failing.getByRole("link", { name: "failed@example.com" }).click();
   const runs = page.getByRole("region", { name: "Runs" });
-  await runs.getByRole("row", { name: /Failing user failed The model was unavailable/ }).waitFor();
+  await runs.getByRole("row", { name: /Failing User Failed The model was unavailable/i }).waitFor();
   expect(await heightOf(runs.getByRole("row", { name: LONG_NAME }).getByText(/[AP]M$/))).toBeLessThan(25);
 });
 

@@ -36,7 +36,8 @@ function AutoTopupForm({ settings }: { settings: Settings }) {
   const [threshold, setThreshold] = useState(String(settings.threshold_tokens ?? ""));
   const [amount, setAmount] = useState(inDollars(settings.amount_cents));
   const [cap, setCap] = useState(inDollars(settings.monthly_cap_cents));
-  const [asking, setAsking] = useState(false);
+  /** What to say once the person has confirmed: the settings are other ones by then. */
+  const [asking, setAsking] = useState<string | null>(null);
   const body = {
     enabled: true,
     threshold_tokens: Number(threshold),
@@ -59,7 +60,12 @@ function AutoTopupForm({ settings }: { settings: Settings }) {
   const least_cents = PURCHASE_CENTS.min;
   return (
     <>
-      <form onSubmit={onSubmit(() => setAsking(true))} className="space-y-4">
+      <form
+        onSubmit={onSubmit(() =>
+          setAsking(settings.status === "off" ? "Automatic top-ups enabled" : "Automatic top-ups saved"),
+        )}
+        className="space-y-4"
+      >
         <StatusNote settings={settings} />
         <div className="grid items-start gap-4 md:grid-cols-3">
           <TextField
@@ -104,11 +110,11 @@ function AutoTopupForm({ settings }: { settings: Settings }) {
           )}
         </div>
       </form>
-      {asking && (
+      {asking !== null && (
         <ConfirmChange
           title="Buy tokens automatically?"
           action={action}
-          saved={settings.status === "off" ? "Automatic top-ups enabled" : "Automatic top-ups saved"}
+          saved={asking}
           change={{ of: "auto-topup", body }}
           later={({ due_now_cents, most_cents, currency }) => (
             <>
@@ -116,7 +122,7 @@ function AutoTopupForm({ settings }: { settings: Settings }) {
               {most_cents !== null && `Automatic top-ups cost at most ${money(most_cents, currency)} in a month (UTC).`}
             </>
           )}
-          onClose={() => setAsking(false)}
+          onClose={() => setAsking(null)}
           onConfirm={async () => {
             queryClient.setQueryData(autoTopupQuery.queryKey, await call("PUT /api/v1/billing/auto-topup", { body }));
             await stale("payments", "profile");
