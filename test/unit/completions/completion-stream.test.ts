@@ -97,9 +97,11 @@ it("a reader that stalls until its hold would expire is charged at the call's de
 
 it("a cancelled stream is charged once, also when its deadline passes later", async () => {
   const { stream, settles } = opened(20);
-  const left = stream.return();
-  // The process is busy until the timers of the deadline and of the reading on are both due.
+  // The reader leaves after the deadline's timer is armed, and the process is busy until that is due, and the end of the
+  // reading on too.
   const started = monotonicMs();
+  while (monotonicMs() - started < 10) await setImmediate();
+  const left = stream.return();
   while (monotonicMs() - started < 60);
   await left;
   expect(settles).toHaveLength(1);
