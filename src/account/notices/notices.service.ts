@@ -194,8 +194,7 @@ export function createNotices(deps: NoticesDeps) {
         const sealed = cipher.seal(Buffer.from(secret), secretContext({ user_id, endpoint_id: id }));
         await store.replaceSecret(tx, { user_id, id, secret: sealed, former_secrets });
       });
-      const [rotated] = await withSummaries(user_id, [await endpointOf(user_id, id)]);
-      return { ...(rotated as WebhookEndpoint), secret };
+      return { ...(await endpoint(user_id, id)), secret };
     },
     /** Delivers a test event now. Throws 404, 400 for an e-mail address, and 429. */
     async testEndpoint(user_id: string, id: string) {

@@ -82,7 +82,7 @@ function addThreads(router: Router, threads: AgentThreads): void {
     const before_uid = decodeCursor(cursor, UUID_KEY);
     const listed = await threads.listAll(caller.user_id, { agent_id, q }, { limit: limit + 1, before_uid });
     const { page, next_cursor } = pageOf(listed, limit, ({ position }) => position);
-    return json({ threads: page.map(({ found }) => found), next_cursor });
+    return json({ threads: page.map(({ record, agent_name }) => ({ ...record, agent_name })), next_cursor });
   });
   router.on(threadContract.getThread, async (request) => {
     const { id, thread_id } = request.params;

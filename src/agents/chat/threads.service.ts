@@ -1,6 +1,6 @@
 import { thatFit } from "../../api/contract/common.ts";
 import type { ChatMessage } from "../../api/contract/completions.ts";
-import type { FoundThread, ThreadDetail, ThreadRecord } from "../../api/contract/threads.ts";
+import type { ThreadDetail, ThreadRecord } from "../../api/contract/threads.ts";
 import type { Models } from "../../gateway/models/models.service.ts";
 import { USER_ROWS } from "../../kernel/constants.ts";
 import { errors } from "../../kernel/errors.ts";
@@ -121,11 +121,7 @@ export function createThreads(deps: { db: Db; clock: Clock; runs: Runs; models: 
     /** Newest first, each with its `position`, which is `before_uid` of the next page. */
     async list(user_id: string, filter: ThreadFilter, page: ThreadPage) {
       const rows = await store.list(user_id, filter, page);
-      return rows.map((row) => {
-        const record = recordOf(row);
-        const found: FoundThread = { ...record, agent_name: row.agent_name };
-        return { position: row.uid, record, found };
-      });
+      return rows.map((row) => ({ position: row.uid, record: recordOf(row), agent_name: row.agent_name }));
     },
     /** 404. */
     get: async (key: ThreadKey): Promise<ThreadRecord> => recordOf(await find(key)),

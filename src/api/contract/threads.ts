@@ -2,8 +2,8 @@ import {
   instantSchema,
   json,
   listQuerySchema,
+  nameSchema,
   nextCursorSchema,
-  textSchema,
   tokensSchema,
   uuidSchema,
   wordsQuery,
@@ -34,7 +34,6 @@ const threadSchema = z
 export type ThreadRecord = z.infer<typeof threadSchema>;
 
 const foundThreadSchema = threadSchema.extend({ agent_name: z.string() }).openapi("FoundThread");
-export type FoundThread = z.infer<typeof foundThreadSchema>;
 
 const threadMessageSchema = z
   .looseObject({
@@ -73,7 +72,7 @@ export const THREAD_READ_ONLY = {
 } as const;
 const updateThreadSchema = z
   .strictObject({
-    title: textSchema(200).min(1).regex(/\S/, "text of 1 to 200 characters that is not blank"),
+    title: nameSchema(200),
     ...readOnlyFields(THREAD_READ_ONLY),
   })
   .openapi("UpdateThread");
