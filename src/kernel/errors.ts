@@ -23,7 +23,10 @@ export const errors = {
   /** `advice`: a sentence in place of "Add it to the request." */
   missingField: (param: string, advice = "Add it to the request.") =>
     invalid("missing_field", `${param} is required. ${advice}`, param),
-  notFound: (what = "This") => missing(`${what} does not exist, or is not yours. Check the id.`),
+  /** Something of an account, which another account may have. */
+  notFound: (what: string) => missing(`${what} does not exist in this account. Check the id.`),
+  /** Something that belongs to no account, or an account itself. */
+  unknown: (what: string, advice = "Check the id.") => missing(`${what} does not exist. ${advice}`),
   /** `first_end`: when the first of them ends. */
   formerSecretsFull: (most: number, first_end: string) =>
     conflict(
@@ -67,6 +70,6 @@ export const errors = {
 /** The failure that a caller gets for any thrown value. An unexpected one becomes `internal`, and is its cause. */
 export function asPurserError(thrown: unknown): PurserError {
   if (thrown instanceof PurserError) return thrown;
-  if (isErasedUser(thrown)) return errors.notFound("This user");
+  if (isErasedUser(thrown)) return errors.unknown("This user");
   return isDatabaseAway(thrown) ? errors.databaseAway(thrown) : errors.internal(thrown);
 }

@@ -57,7 +57,7 @@ export async function createOperatorKeys(deps: { db: Db; clock: Clock; acts: Act
   return {
     /** Returns the operator of a key. Throws 401; 404 when the operator API is off. */
     async authenticate(key: string): Promise<Operator> {
-      if (root_hash === null) throw errors.notFound("The operator API (set PURSER_ADMIN_KEY)");
+      if (root_hash === null) throw errors.unknown("The operator API", "Set PURSER_ADMIN_KEY.");
       const hash = hashApiKey(key);
       // Hashes of equal length are compared, so that the time reveals nothing.
       if (timingSafeEqual(hash, root_hash)) return ROOT;
@@ -101,7 +101,7 @@ export async function createOperatorKeys(deps: { db: Db; clock: Clock; acts: Act
     async revoke(actor: Actor, id: string, reason: string | undefined): Promise<void> {
       await db.transaction(async (tx) => {
         const row = isUuid(id) ? await store.lock(tx, id) : undefined;
-        if (row === undefined) throw errors.notFound("This operator key");
+        if (row === undefined) throw errors.unknown("This operator key");
         if (row.revoked_at !== null) return;
         await store.revoke(tx, id, clock.now());
         tx.afterCommit(() => forget(row.id));
@@ -117,7 +117,7 @@ export async function createOperatorKeys(deps: { db: Db; clock: Clock; acts: Act
       const secret = newSecret();
       const rotated = await db.transaction(async (tx) => {
         const row = isUuid(id) ? await store.lock(tx, id) : undefined;
-        if (row === undefined) throw errors.notFound("This operator key");
+        if (row === undefined) throw errors.unknown("This operator key");
         if (row.revoked_at !== null) throw userErrors.keyRevoked();
         const previous_valid_until = addSeconds(clock.now(), grace_seconds);
         const replaced = await store.rotate(tx, {

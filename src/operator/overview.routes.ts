@@ -44,7 +44,7 @@ export function overviewRoutes(options: OverviewOptions): Router {
   router.on(contract.getSettings, (_request) => json(options.settings()));
   router.on(contract.testProvider, async (request) => {
     const provider = options.models.providers().find(({ name }) => name === request.params.name);
-    if (provider === undefined) throw errors.notFound("This provider");
+    if (provider === undefined) throw errors.unknown("This provider");
     const { models, provider_health: health } = options;
     return json((await testProvider({ models, health }, provider)) ?? explainUntested(provider));
   });

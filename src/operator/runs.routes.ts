@@ -53,7 +53,7 @@ export function operatorRunsRoutes({ db, clock, agentNames, allRuns }: RunsDeps)
   router.on(runForOperators, async ({ params: { run_id } }) => {
     const found = isUuid(run_id) ? await allRuns({ ids: [run_id] }, { limit: 1, before_id: null }) : [];
     const [run] = await named(found);
-    if (run === undefined) throw errors.notFound("This run");
+    if (run === undefined) throw errors.unknown("This run");
     return json({ ...run, steps: await readRunSteps(db, { user_id: run.user_id, run_id: run.id }) });
   });
   router.on(runFailures, async ({ query }) => {

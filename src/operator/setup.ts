@@ -16,10 +16,10 @@ export function listSetupSteps(facts: Facts): SetupStep[] {
   return [
     { step: "admin", state: done(has_admin) },
     { step: "provider", state: done(has_provider) },
+    // PURSER_PAYMENTS=none or sandbox is a decision; simulated payments without it are only the default.
     {
       step: "payments",
-      state:
-        payments.provider === "none" && isSet("PURSER_PAYMENTS") ? "not_wanted" : done(payments.provider === "stripe"),
+      state: payments.provider === "stripe" ? "done" : isSet("PURSER_PAYMENTS") ? "not_wanted" : "to_do",
     },
     // Without a mail server, people on this machine sign up without a link.
     { step: "mail", state: mail.delivery === "log" && local_only ? "not_wanted" : done(mail.delivery === "mail") },

@@ -80,7 +80,7 @@ export function createDataKeys(deps: {
     const row = await store.key(user_id);
     if (row === undefined) return undefined;
     const { wrapped } = row;
-    if (wrapped === null) throw errors.notFound("This user"); // the user was erased during this request
+    if (wrapped === null) throw errors.unknown("This user"); // the user was erased during this request
     return { ...row, wrapped };
   };
 

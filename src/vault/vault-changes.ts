@@ -23,7 +23,7 @@ export function createVaultChanges({ db, store, keys, log }: { db: Db; store: Va
   const change = async <T>(user_id: string, key: DataKey, work: (tx: Tx, count: number) => Promise<T>): Promise<T> =>
     db.transaction(async (tx) => {
       const held = await store.lock(tx, user_id);
-      if (held === undefined || held.wrapped === null) throw errors.notFound("This user"); // the user was erased meanwhile
+      if (held === undefined || held.wrapped === null) throw errors.unknown("This user"); // the user was erased meanwhile
       // Never sign rows that do not match the current MAC.
       if (!isIntegrityMacOf(held.manifest ?? new Uint8Array(), key, held.entries)) throwTampered(user_id);
       const result = await work(tx, held.entries.length);

@@ -197,6 +197,26 @@ describe("bad input (contract 2)", () => {
     }
   });
 
+  it("every list: a filter without a value, so that an unset variable of a script finds nothing that it did not mean", async () => {
+    // Each text has an empty part, and 0 ms are an empty number.
+    const accepted = ["name", "search", "min_ms"];
+    const lists = operations.filter(
+      ({ method, query, route }) => method === "GET" && query.length > 0 && !READ_NO_PARAMETER.includes(route),
+    );
+    expect(lists.length).toBeGreaterThanOrEqual(20);
+    for (const { path, query, route } of lists) {
+      // OpenAI's clients send `include`, which is not read.
+      for (const name of query.filter((each) => !path.includes("/responses/") || !each.startsWith("include"))) {
+        const needed = route === "GET /api/v1/admin/requests" && name !== "request_id" ? "request_id=x&" : "";
+        const answer = await clientOf(path).get(`${pathOf(path, own)}?${needed}${name}=`);
+        const expected = accepted.includes(name)
+          ? [200, undefined, undefined]
+          : [400, name === "cursor" ? "invalid_cursor" : "invalid_value", name];
+        expect.soft(refusal(answer), `${route} ${name}=`).toEqual(expected);
+      }
+    }
+  });
+
   it("every list: a limit outside 1 to 100 and a cursor of another list", async () => {
     const lists = operations.filter(
       ({ query, route }) => query.includes("cursor") && !READ_NO_PARAMETER.includes(route),

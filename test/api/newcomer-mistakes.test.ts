@@ -18,7 +18,7 @@ describe("an address that does not exist", () => {
     ["POST", "/openai/deployments/gpt/chat/completions?api-version=2024-10-21", "Use POST /api/v1/chat/completions"],
     ["POST", "/api/v1/openai/v1/responses", "Use POST /api/v1/responses"],
     ["POST", "/api/v1/v1/messages/", "Use POST /api/v1/messages"],
-    ["GET", "/api/v1/responses/resp_1", "This response does not exist, or is not yours"],
+    ["GET", "/api/v1/responses/resp_1", "This response does not exist in this account"],
     ["POST", "/api/v1/batches", "send each of their requests by itself"],
     ["GET", "/api/v1/messages/batches/msgbatch_1", "send each of their requests by itself"],
     ["POST", "/api/v1/messages/count_token", "Did you mean POST /api/v1/messages/count_tokens?"],

@@ -206,3 +206,18 @@ it("an erased user's ledger stays readable by the operator, without what operato
   });
   expect(tables).toEqual([]);
 });
+
+it.each([
+  ["GET", "users/none", "This user does not exist. Check the id."],
+  ["GET", "runs/none", "This run does not exist. Check the id."],
+  ["POST", "providers/none/test", "This provider does not exist. Check the id."],
+  ["DELETE", "keys/none", "This operator key does not exist. Check the id."],
+  ["POST", "purchases/none/refund", "This purchase does not exist. Check the id."],
+  ["PUT", "invoices/none", "This invoice does not exist. Check the id."],
+  ["DELETE", "users/{user}/api-keys/none", "This API key does not exist in this account. Check the id."],
+  ["GET", "users/{user}/requests/none", "A charge for this request does not exist in this account. Check the id."],
+])("an operator's 404 names no owner: %s %s", async (method, path, message) => {
+  const body = { POST: path.includes("refund") ? { reason: "test" } : {}, PUT: { status: "void" } }[method];
+  const answer = await service.admin.request(method, `/api/v1/admin/${path.replace("{user}", first.user_id)}`, body);
+  expect([answer.status, answer.body.error.message]).toEqual([404, message]);
+});

@@ -17,13 +17,15 @@ beforeAll(async () => {
   buyer = await service.newUser({ trial: false });
   guest = await service.newUser();
   await buyer.post("/api/v1/billing/purchase", { amount_cents: 100 });
-  const messages = [{ role: "user", content: "hello" }];
-  for (const user of [buyer, buyer, guest]) {
-    await user.post("/api/v1/chat/completions", { model: "purser/rehearsal", messages });
-  }
+  for (const user of [buyer, buyer, guest]) await ask(user);
 });
 afterAll(() => service.stop());
 
+const ask = (user: Client) =>
+  user.post("/api/v1/chat/completions", {
+    model: "purser/rehearsal",
+    messages: [{ role: "user", content: "hello" }],
+  });
 const costOf = async (user: Client) => (await user.get("/api/v1/users/me/usage")).body.total_cost_tokens;
 
 it("revenue is the price of the used tokens of each bucket, and bonus tokens have none", async () => {
@@ -67,6 +69,47 @@ it("the groups are paged and streamed as CSV, and an unknown grouping is rejecte
   );
   expect(csv.split("\r\n")).toHaveLength(4);
   expect((await service.admin.get(`${USAGE}?group_by=colour`)).status).toBe(400);
+});
+
+it("the users' own usage has the same tokens, and the ledger explains the revenue of each of them", async () => {
+  const subscriber = await service.newUser({ trial: false });
+  await subscriber.post("/api/v1/billing/subscription", { plan_id: "starter" });
+  await ask(subscriber);
+  await subscriber.post("/api/v1/billing/overage/enable");
+  const { available } = (await subscriber.get("/api/v1/users/me")).body.balance;
+  const taken = { amount_tokens: -available, reason: "test" };
+  await service.admin.post(`/api/v1/admin/users/${subscriber.user_id}/adjustments`, taken);
+  await ask(subscriber);
+  expect((await subscriber.get("/api/v1/users/me/transactions?type=overage")).body.transactions).toHaveLength(1);
+
+  const { plans } = (await subscriber.get("/api/v1/billing/plans")).body;
+  const starter = plans.find(({ id }: { id: string }) => id === "starter");
+  const subscription = (starter.price_cents * 10_000) / starter.included_tokens;
+  // Micro USD a token. A cent is 6,250 tokens.
+  const prices: Record<string, number> = { top_up: 1.6, subscription, bonus: 0 };
+  const { usage, total } = (await service.admin.get(`${USAGE}?group_by=user`)).body;
+  const of_users = new Map<string, number>();
+  for (const user of [buyer, guest, subscriber]) {
+    const row = usage.find(({ user_id }: { user_id: string }) => user_id === user.user_id);
+    const { body } = await user.get("/api/v1/users/me/usage/breakdown?days=30&group_by=model");
+    expect(row.cost_tokens).toBe(body.total.cost_tokens);
+    for (const { keys, cost_tokens } of body.groups)
+      of_users.set(keys[0].value, (of_users.get(keys[0].value) ?? 0) + cost_tokens);
+    const { transactions } = (await user.get("/api/v1/users/me/transactions?limit=100")).body;
+    const charges = transactions.filter(({ type }: { type: string }) => type === "usage" || type === "overage");
+    const tokens = charges.reduce((sum: number, { amount }: { amount: number }) => sum - amount, 0);
+    expect(row.cost_tokens, "each token of the cost has its entry").toBe(tokens);
+    const revenue = charges.reduce(
+      (sum: number, { type, source, amount }: { type: string; source: string; amount: number }) =>
+        sum - amount * (type === "overage" ? 1.6 : (prices[source] ?? Number.NaN)),
+      0,
+    );
+    expect(row.revenue_micro_usd).toBe(Math.round(revenue));
+  }
+  const of_models = (await service.admin.get(`${USAGE}?group_by=model`)).body.usage;
+  for (const { model_name, cost_tokens } of of_models) expect(cost_tokens).toBe(of_users.get(model_name));
+  const { money } = (await service.admin.get("/api/v1/admin/overview")).body;
+  expect(money.today).toEqual(total);
 });
 
 it("the operator API lists the models on offer", async () => {

@@ -110,7 +110,7 @@ it("a stopped answer shows its cost, and the balance is updated", async () => {
   await page.keyboard.press("Enter");
   await shows(page, "The beginning");
   await page.getByRole("button", { name: "Stop" }).click();
-  await page.getByRole("link", { name: /^[1-9]\d* tokens, view run/ }).waitFor();
+  await page.getByRole("link", { name: /^\$0\.0\d+ \([1-9]\d* tokens\), view run/ }).waitFor();
   const after = await balance();
   expect(after).toBeLessThan(before);
   await page.getByRole("link", { name: "Billing" }).first().click();
@@ -137,7 +137,7 @@ it("the explanation of a stopped answer's cost says that its counts are estimate
 it("each answer of a conversation shows the cost of its run, also after the next one and after a reload", async () => {
   await signUp(context, site.service, "answers@example.com");
   await page.goto(`${site.service.url}/agents/${await create("Answers")}/chat`);
-  const costs = page.getByRole("log").getByRole("link", { name: "18 tokens, view run" });
+  const costs = page.getByRole("log").getByRole("link", { name: "(18 tokens), view run" });
   for (const count of [1, 2]) {
     await page.getByLabel("Your message").fill(`Question ${count}`);
     await page.keyboard.press("Enter");

@@ -197,6 +197,7 @@ describe("a new API key", () => {
     await make("one", null);
     await finish();
     expect(await scopes("one")).toEqual(["chat:read", "chat:write"]);
+    await page.getByRole("cell", { name: "Completions only", exact: true }).waitFor();
     await make("two", "Read usage and billing");
     await finish();
     expect(await scopes("two")).toEqual(["billing:read"]);
@@ -204,6 +205,7 @@ describe("a new API key", () => {
     await choose(dialog.getByLabel("Secrets"), "read");
     await finish();
     expect(await scopes("three")).toEqual(["chat:read", "chat:write", "secrets:read"]);
+    await page.getByRole("cell", { name: "Completions and chat, Secrets (read)", exact: true }).waitFor();
     await make("four", "All rights");
     await finish();
     expect(await scopes("four")).toHaveLength(10);

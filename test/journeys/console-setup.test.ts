@@ -110,7 +110,7 @@ it("the price of a model is changed by the lines that the page shows, and a faul
 
 it("a fresh service leads its operator through the set-up", async () => {
   const mails: MailServer = await startMailServer();
-  const fresh = await startService({ env: { PURSER_PAYMENTS: "sandbox" } });
+  const fresh = await startService();
   try {
     await signUp(context, fresh, "owner@example.com");
     await page.goto(fresh.url);

@@ -1,9 +1,10 @@
-import { useMutation, useQuery, useSuspenseQuery } from "@tanstack/react-query";
+import { useMutation, useSuspenseQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { download } from "../api/client.ts";
-import { plansQuery, profileQuery } from "../api/queries.ts";
+import { profileQuery } from "../api/queries.ts";
 import { changePassword, deleteAccount, signOutEverywhere } from "../api/session.ts";
 import { day } from "../format.ts";
+import { usePlanName } from "../parts/plan-name.ts";
 import { Button, Card, Facts, PageHeader } from "../ui/basics.tsx";
 import { Confirm, Dialog, DialogForm } from "../ui/dialog.tsx";
 import { FormErrorProvider, sending, TextField } from "../ui/fields.tsx";
@@ -12,8 +13,7 @@ import { confirmSaved } from "../ui/saved.tsx";
 
 export function AccountPage() {
   const { data: profile } = useSuspenseQuery(profileQuery);
-  const { data: offer } = useQuery(plansQuery);
-  const planName = offer?.plans.find(({ id }) => id === profile.plan)?.name ?? profile.plan;
+  const planName = usePlanName();
   const [open, setOpen] = useState<"leave" | "delete" | null>(null);
   const close = () => setOpen(null);
   return (
@@ -26,7 +26,7 @@ export function AccountPage() {
               facts={[
                 ["E-mail", profile.email],
                 ["Member since", day(profile.created_at)],
-                ["Plan", planName ?? (profile.is_trial ? "Trial" : "None")],
+                ["Plan", profile.plan === null ? (profile.is_trial ? "Trial" : "None") : planName(profile.plan)],
                 [
                   "Id",
                   <code key="id" className="text-sm break-all">

@@ -17,7 +17,7 @@ import {
 } from "../api/queries.ts";
 import { keepOpenWhile } from "../api/session.ts";
 import { isOwnName, type Turn, useTurn } from "../api/turn.ts";
-import { ago, count, instant } from "../format.ts";
+import { ago, count, dollars, instant } from "../format.ts";
 import { DecideProblem, RequiredActions, useDecide } from "../parts/approvals.tsx";
 import { hasEnded } from "../run-words.ts";
 import { Button, Card, Empty, PageHeader, Spinner } from "../ui/basics.tsx";
@@ -454,7 +454,8 @@ function RunLink({ id, run_id, cost }: { id: string; run_id: string | null; cost
       params={{ id, run_id }}
       className="mt-1 flex w-fit items-center gap-1 text-xs text-muted hover:underline"
     >
-      {cost === null ? "View run" : `${count(cost, "token")}, view run`} <Icon name="arrow" className="size-3" />
+      {cost === null ? "View run" : `${dollars(cost)} (${count(cost, "token")}), view run`}{" "}
+      <Icon name="arrow" className="size-3" />
     </Link>
   );
 }

@@ -12,7 +12,7 @@ import {
   usageQuery,
   waitingRunsQuery,
 } from "../api/queries.ts";
-import { daysInWords, daysLeft } from "../forecast.ts";
+import { daysInWords, forecast } from "../forecast.ts";
 import { ago, capital, dayForInput, dollars, number, period } from "../format.ts";
 import { lazyPage } from "../lazy-page.ts";
 import { LONGER_DAYS, NeedsYou } from "../parts/needs-you.tsx";
@@ -164,7 +164,7 @@ function Spend() {
   const { data: profile } = useSuspenseQuery(profileQuery);
   const { data: recent } = useQuery(usageQuery(RECENT_DAYS));
   const { data: longer } = useQuery(usageQuery(LONGER_DAYS));
-  const left = longer === undefined ? null : daysLeft(profile.token_balance, longer);
+  const left = longer === undefined ? null : forecast(profile, longer);
   const week = longer?.daily_usage.slice(-7).reduce((sum, { cost_tokens }) => sum + cost_tokens, 0);
   const unusual = recent === undefined || longer === undefined ? [] : unusualAgents(recent, longer);
   return (
@@ -173,7 +173,7 @@ function Spend() {
         facts={[
           ["Balance", dollars(profile.token_balance)],
           ["Last 7 days", week === undefined ? "…" : dollars(week)],
-          ["Lasts for", left === null ? "—" : capital(daysInWords(left))],
+          ["Lasts for", left === null ? "—" : `${capital(daysInWords(left.days))}, ${left.why}`],
         ]}
       />
       {unusual.map((agent) => (

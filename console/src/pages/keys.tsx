@@ -3,9 +3,9 @@ import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 import { call } from "../api/client.ts";
 import { type ApiKey, keysQuery, stale } from "../api/queries.ts";
-import { ago, count, day, words } from "../format.ts";
+import { ago, count, day } from "../format.ts";
 import { BudgetUse } from "../parts/budget.tsx";
-import { AREAS, DECIDE, EditKey, NewKey, NewKeyShown } from "../parts/key-form.tsx";
+import { EditKey, NewKey, NewKeyShown, rightsInWords } from "../parts/key-form.tsx";
 import { Badge, Button, Card, Empty, PageHeader } from "../ui/basics.tsx";
 import { Confirm, Dialog, FormEnd } from "../ui/dialog.tsx";
 import { onSubmit } from "../ui/fields.tsx";
@@ -40,7 +40,7 @@ export function KeysPage() {
         </>
       ),
     },
-    { title: "Rights", wide: true, cell: (key) => <Scopes scopes={key.scopes} /> },
+    { title: "Rights", wide: true, cell: (key) => rightsInWords(key.scopes) },
     {
       title: "Spent",
       wide: true,
@@ -141,13 +141,6 @@ function Purpose() {
 function Spent({ of: key }: { of: ApiKey }) {
   if (key.budget_tokens === null) return <>{count(key.spent_tokens, "token")}</>;
   return <BudgetUse name={key.name} budget_tokens={key.budget_tokens} used={key} />;
-}
-
-function Scopes({ scopes }: { scopes: readonly string[] }) {
-  const all = AREAS.every(([area]) => scopes.includes(`${area}:write`) && scopes.includes(`${area}:read`));
-  const areas = AREAS.filter(([area]) => scopes.some((scope) => scope.startsWith(`${area}:`) && scope !== DECIDE));
-  const names = areas.map(([area]) => (scopes.includes(`${area}:write`) ? area : `${area} (read)`));
-  return words([...(all ? ["all rights"] : names), ...(scopes.includes(DECIDE) ? ["decides"] : [])].join(", "));
 }
 
 const GRACE = [

@@ -5,6 +5,7 @@ import { noticesQuery } from "../api/queries.ts";
 import { EVENT_NAMES, EVENT_TEXTS, type Event, eventText, isEvent } from "../event-words.ts";
 import { count, number, words } from "../format.ts";
 import { DeliveryStatus } from "../parts/delivery-status.tsx";
+import { usePlanName } from "../parts/plan-name.ts";
 import { scheduleReason } from "../service-words.ts";
 import { Card, Empty, PageHeader } from "../ui/basics.tsx";
 import { type Column, PagedTable, When } from "../ui/list.tsx";
@@ -18,11 +19,15 @@ type Place = "agent" | "decision" | "secrets" | "keys" | "billing" | "overage" |
 interface EventPlace {
   place: Place;
   /** The most useful detail of a notice, in one line. */
-  detail(data: Notice["data"]): string;
+  detail(data: Notice["data"]): ReactNode;
 }
 
 const used = ({ percent }: Notice["data"]) => (typeof percent === "number" ? `${number(percent)} % used` : "");
 const secret = ({ secret_name }: Notice["data"]) => String(secret_name);
+
+function PlanName({ id }: { id: string }) {
+  return usePlanName()(id);
+}
 
 const asked = ({ actions, actions_count }: Notice["data"]) => {
   const [first] = actions as { tool: string | null; reason: string }[];
@@ -54,7 +59,7 @@ const EVENTS: Record<Event, EventPlace> = {
   },
   "secret.reflected": { place: "secrets", detail: secret },
   "secret.disconnected": { place: "secrets", detail: secret },
-  "subscription.renewed": { place: "billing", detail: ({ plan_id }) => String(plan_id) },
+  "subscription.renewed": { place: "billing", detail: ({ plan_id }) => <PlanName id={String(plan_id)} /> },
 };
 
 const PLACES: Record<Exclude<Place, "agent" | "decision">, ReactNode> = {

@@ -3,7 +3,7 @@ import { Link, useSearch } from "@tanstack/react-router";
 import { type ReactNode, useState } from "react";
 import type { Answer } from "../api/client.ts";
 import { listFrom, overviewQuery } from "../api/queries.ts";
-import { ago, count, instant, money, number, words } from "../format.ts";
+import { ago, count, instant, money, number, dollars as tokensInDollars, words } from "../format.ts";
 import {
   isFailing,
   listTroubles,
@@ -13,6 +13,7 @@ import {
   type Provider,
   usedProviders,
 } from "../parts/operator-health.ts";
+import { usePlanName } from "../parts/plan-name.ts";
 import { Audit } from "../parts/system-panel.tsx";
 import { failure } from "../run-words.ts";
 import { Badge, Callout, Card, Facts, PageHeader, Segments } from "../ui/basics.tsx";
@@ -135,6 +136,7 @@ type Figures = Overview["money"]["today"] & { name: string };
 const MONEY_COLUMNS: Column<Figures>[] = [
   { title: "Time", cell: ({ name }) => name },
   { title: "Requests", wide: true, numeric: true, cell: ({ requests }) => number(requests) },
+  { title: "At the standard rate", wide: true, numeric: true, cell: ({ cost_tokens }) => tokensInDollars(cost_tokens) },
   { title: "Revenue", numeric: true, cell: (row) => dollars(row.revenue_micro_usd) },
   { title: "Upstream cost", numeric: true, cell: (row) => dollars(row.upstream_cost_micro_usd) },
   {
@@ -150,7 +152,11 @@ const MONEY_COLUMNS: Column<Figures>[] = [
 
 function Money({ money: of }: Pick<Overview, "money">) {
   return (
-    <Card title="Money" note="What the used tokens were sold for, and what the providers charge. Days in UTC." flush>
+    <Card
+      title="Money"
+      note="Usage of all users. Revenue is what the used tokens were sold for: a plan has its own price, and trials and grants bring nothing. Days in UTC."
+      flush
+    >
       <Table
         label="Money"
         columns={MONEY_COLUMNS}
@@ -338,11 +344,15 @@ type Group = Answer<"GET /api/v1/admin/usage">["usage"][number];
 function Margins() {
   const [group_by, setGroup] = useState<(typeof GROUPS)[number][0]>("model");
   const query = listFrom(["operator", "usage", group_by], "GET /api/v1/admin/usage", "usage", { query: { group_by } });
-  const nameOf = (row: Group) => row.model_name ?? row.email ?? row.user_id ?? row.date ?? row.plan_id ?? "No plan";
+  const planName = usePlanName();
+  const idOf = (row: Group) => row.model_name ?? row.user_id ?? row.date ?? row.plan_id ?? "";
+  const nameOf = (row: Group) =>
+    row.plan_id == null ? (row.email ?? (idOf(row) || "No plan")) : planName(row.plan_id);
   const columns: Column<Group>[] = [
     { title: "Group", cell: (row) => <span className="break-all">{nameOf(row)}</span> },
     { title: "Requests", wide: true, numeric: true, cell: (row) => number(row.requests) },
     { title: "Billed tokens", numeric: true, cell: (row) => number(row.cost_tokens) },
+    { title: "At the standard rate", wide: true, numeric: true, cell: (row) => tokensInDollars(row.cost_tokens) },
     { title: "Revenue", wide: true, numeric: true, cell: (row) => dollars(row.revenue_micro_usd) },
     { title: "Upstream cost", wide: true, numeric: true, cell: (row) => dollars(row.upstream_cost_micro_usd) },
     { title: "Margin", numeric: true, cell: (row) => dollars(row.margin_micro_usd) },
@@ -353,7 +363,7 @@ function Margins() {
       note="The last 30 days, all users."
       query={query}
       columns={columns}
-      keyOf={nameOf}
+      keyOf={idOf}
       empty="No usage in the last 30 days."
     >
       <div className="max-w-48 px-4 pb-3">

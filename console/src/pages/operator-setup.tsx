@@ -197,6 +197,21 @@ function ProviderTest({ provider: { name, key, key_variable } }: { provider: Pro
 
 const STRIPE_LINES = "PURSER_PAYMENTS=stripe\nSTRIPE_SECRET_KEY=sk_…\nSTRIPE_WEBHOOK_SECRET=whsec_…";
 
+function StripeLines() {
+  return (
+    <>
+      <CodeBlock name="Payments through Stripe" text={STRIPE_LINES} />
+      <p>
+        In Stripe's dashboard, send{" "}
+        <a href="/docs/operating#selling-tokens" className="link">
+          these events
+        </a>{" "}
+        to <code className="text-sm break-all">{location.origin}/api/v1/billing/stripe/webhook</code>.
+      </p>
+    </>
+  );
+}
+
 function PaymentsStep({ state, payments: { provider } }: StateProps & Pick<Overview, "payments">) {
   const test = useMutation({ mutationFn: () => call("POST /api/v1/admin/payments/test", { body: {} }) });
   return (
@@ -208,16 +223,20 @@ function PaymentsStep({ state, payments: { provider } }: StateProps & Pick<Overv
       {provider === "none" && <p>Users buy nothing here. You give them tokens on their page.</p>}
       {state === "to_do" && (
         <>
-          <CodeBlock name="Payments through Stripe" text={STRIPE_LINES} />
+          <StripeLines />
           <p>
-            In Stripe's dashboard, send{" "}
-            <a href="/docs/operating#selling-tokens" className="link">
-              these events
-            </a>{" "}
-            to <code className="text-sm break-all">{location.origin}/api/v1/billing/stripe/webhook</code>. To sell
-            nothing, set <code className="text-sm">PURSER_PAYMENTS=none</code>.
+            To sell nothing, set <code className="text-sm">PURSER_PAYMENTS=none</code>; to keep simulated payments,{" "}
+            <code className="text-sm">PURSER_PAYMENTS=sandbox</code>.
           </p>
         </>
+      )}
+      {state === "not_wanted" && (
+        <details>
+          <summary className="link cursor-pointer">Sell tokens through Stripe</summary>
+          <div className="mt-2 space-y-3">
+            <StripeLines />
+          </div>
+        </details>
       )}
       {provider === "stripe" && (
         <div className="space-y-2" aria-live="polite">

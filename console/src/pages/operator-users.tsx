@@ -5,6 +5,7 @@ import { listFrom } from "../api/queries.ts";
 import { useFilterSetter } from "../filters.ts";
 import { day, number } from "../format.ts";
 import { OneUser } from "../parts/operator-user.tsx";
+import { usePlanName } from "../parts/plan-name.ts";
 import { NewUser, UserActions } from "../parts/user-actions.tsx";
 import { Badge, Button, Card, Empty, PageHeader } from "../ui/basics.tsx";
 import { type Column, PagedTable } from "../ui/list.tsx";
@@ -37,6 +38,7 @@ export function OperatorUserPage() {
 function Users() {
   const { search = "" } = useSearch({ from: "/signed-in/operator/users" });
   const set = useFilterSetter();
+  const planName = usePlanName();
   const query = listFrom(["operator", "users", search], "GET /api/v1/admin/users", "users", {
     query: search === "" ? {} : { search },
   });
@@ -55,7 +57,11 @@ function Users() {
       ),
     },
     { title: "Balance", numeric: true, cell: (user) => number(user.token_balance) },
-    { title: "Plan", wide: true, cell: (user) => user.plan ?? <span className="text-muted">None</span> },
+    {
+      title: "Plan",
+      wide: true,
+      cell: ({ plan }) => (plan === null ? <span className="text-muted">None</span> : planName(plan)),
+    },
     { title: "Since", wide: true, cell: (user) => day(user.created_at) },
     { title: "", numeric: true, cell: (user) => <UserActions user={user} /> },
   ];

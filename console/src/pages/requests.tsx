@@ -6,6 +6,7 @@ import { daysOfFields, dollars, instant, number, period } from "../format.ts";
 import { RequestPanel } from "../parts/request-panel.tsx";
 import {
   apiName,
+  callerName,
   failureWords,
   type LoggedRequest,
   STATUS_FILTERS,
@@ -61,7 +62,7 @@ const COLUMNS: VirtualColumn<LoggedRequest>[] = [
   { id: "status", title: "Status", width: "7.5rem", cell: (request) => <StatusBadge request={request} /> },
   { id: "model", title: "Model", width: "minmax(7rem,1fr)", cell: (request) => <RequestLink request={request} /> },
   { id: "api", title: "API", width: "9.5rem", cell: (request) => textCell(apiName(request)) },
-  { id: "key", title: "API key", width: "minmax(5rem,8rem)", cell: ({ api_key_name }) => textCell(api_key_name) },
+  { id: "caller", title: "Caller", width: "minmax(5rem,8rem)", cell: (request) => textCell(callerName(request)) },
   { id: "user", title: "End user", width: "minmax(5rem,7rem)", cell: ({ user }) => textCell(user) },
   { id: "tokens", title: "Tokens", width: "5.5rem", numeric: true, cell: ({ total_tokens }) => number(total_tokens) },
   { id: "cost", title: "Cost", width: "6.5rem", numeric: true, cell: ({ cost_tokens }) => dollars(cost_tokens) },
@@ -94,7 +95,7 @@ const COLUMNS: VirtualColumn<LoggedRequest>[] = [
 ];
 const NARROW = { phone: false, api: false, user: false, tokens: false, duration: false };
 const HIDDEN = {
-  phone: { ...NARROW, phone: true, status: false, model: false, key: false, cost: false, when: false },
+  phone: { ...NARROW, phone: true, status: false, model: false, caller: false, cost: false, when: false },
   narrow: NARROW,
   wide: { phone: false },
 };

@@ -9,7 +9,7 @@ import {
   usageQuery,
 } from "../api/queries.ts";
 import { chosenFilters, useFilterSetter } from "../filters.ts";
-import { daysInWords, daysLeft } from "../forecast.ts";
+import { daysInWords, forecast } from "../forecast.ts";
 import { capital, count, day as dayOf, dayOfYear, dollars, number, short } from "../format.ts";
 import { Callout, Card, Empty, PageHeader, Segments } from "../ui/basics.tsx";
 import { Meter, OTHERS_COLOUR, SERIES_COLOURS, type Series, StackedChart, Swatch } from "../ui/chart.tsx";
@@ -111,7 +111,7 @@ export function UsagePage() {
   const usage = useQuery(usageQuery(days));
   return (
     <>
-      <PageHeader title="Usage" note="Days begin and end in UTC.">
+      <PageHeader title="Usage" note="Costs are billed tokens at the standard rate. Days begin and end in UTC.">
         <Segments
           label="Period"
           segments={WINDOWS.map((window) => ({
@@ -130,7 +130,7 @@ export function UsagePage() {
 
 function Tiles({ usage, days }: { usage: UsageSummary | undefined; days: number }) {
   const { data: profile } = useSuspenseQuery(profileQuery);
-  const left = usage === undefined ? null : daysLeft(profile.token_balance, usage);
+  const left = usage === undefined ? null : forecast(profile, usage);
   const requests = usage?.daily_usage.reduce((sum, bar) => sum + bar.requests, 0) ?? 0;
   return (
     <dl className="grid grid-cols-2 gap-px overflow-hidden rounded-xl border border-line bg-line lg:grid-cols-4">
@@ -139,11 +139,9 @@ function Tiles({ usage, days }: { usage: UsageSummary | undefined; days: number 
       </Tile>
       <Tile
         term="Lasts for"
-        note={
-          usage === undefined ? "" : left === null ? "No usage in the last 7 days" : "At the rate of the last 7 days"
-        }
+        note={usage === undefined ? "" : left === null ? "No usage in the last 7 days" : capital(left.why)}
       >
-        {usage === undefined ? "…" : left === null ? "—" : capital(daysInWords(left))}
+        {usage === undefined ? "…" : left === null ? "—" : capital(daysInWords(left.days))}
       </Tile>
       <Tile
         term={`Spent in ${days} days`}

@@ -88,7 +88,7 @@ function EndpointCard({ endpoint }: { endpoint: Endpoint }) {
           <p className="text-sm text-muted">{events.map(eventText).join(", ")}</p>
           <p className="text-sm">
             {last_delivery === null ? (
-              "Nothing was sent yet."
+              "No notice was sent yet. Test events are not counted."
             ) : (
               <>
                 Last sent {ago(last_delivery.last_attempt_at ?? last_delivery.created_at)}:{" "}

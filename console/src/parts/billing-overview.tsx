@@ -8,12 +8,11 @@ import {
   endUserBudgetsQuery,
   keysQuery,
   overageQuery,
-  plansQuery,
   profileQuery,
   subscriptionQuery,
   usageQuery,
 } from "../api/queries.ts";
-import { daysInWords, daysLeft } from "../forecast.ts";
+import { daysInWords, forecast } from "../forecast.ts";
 import { ago, capital, count, day, dollars, money, number } from "../format.ts";
 import { Card, Facts } from "../ui/basics.tsx";
 import { Meter } from "../ui/chart.tsx";
@@ -21,6 +20,7 @@ import { type Column, Table, useFirstPage } from "../ui/list.tsx";
 import { Unloaded } from "../ui/problem.tsx";
 import { BucketsCard } from "./buckets.tsx";
 import { BudgetUse } from "./budget.tsx";
+import { usePlanName } from "./plan-name.ts";
 
 /** Rows of a kind of limit that are shown here. */
 const SHOWN = 5;
@@ -46,7 +46,7 @@ function BalanceCard() {
   const { data: profile } = useSuspenseQuery(profileQuery);
   const { data: usage } = useQuery(usageQuery(FORECAST_DAYS));
   const { available, held, posted, debt } = profile.balance;
-  const left = usage === undefined ? null : daysLeft(profile.token_balance, usage);
+  const left = usage === undefined ? null : forecast(profile, usage);
   const facts: [string, ReactNode][] = [
     ["Available", <strong key="available">{`${number(available)} tokens, worth ${dollars(available)}`}</strong>],
     ["Held now", held === 0 ? "Nothing" : number(held)],
@@ -56,9 +56,7 @@ function BalanceCard() {
   if (usage !== undefined)
     facts.push([
       "Lasts for",
-      left === null
-        ? "Unknown: no usage in the last 7 days"
-        : `${capital(daysInWords(left))}, at the rate of the last 7 days`,
+      left === null ? "Unknown: no usage in the last 7 days" : `${capital(daysInWords(left.days))}, ${left.why}`,
     ]);
   return (
     <Card title="Balance">
@@ -70,7 +68,7 @@ function BalanceCard() {
 function PlanCard() {
   const plan = useQuery(subscriptionQuery);
   const subscription = plan.data;
-  const { data: offer } = useQuery(plansQuery);
+  const planName = usePlanName();
   const { status, plan_id, pending_plan_id, cancel_at_period_end = false } = subscription ?? {};
   const active = status === "active" || status === "past_due";
   const next_id = pending_plan_id ?? plan_id ?? "";
@@ -80,7 +78,6 @@ function PlanCard() {
     enabled: active && !cancel_at_period_end,
     retry: false,
   });
-  const nameOf = (id: string | null | undefined) => offer?.plans.find((plan) => plan.id === id)?.name ?? id ?? "";
   const actions = (
     <Link to="/billing" search={{ tab: "plans" }} replace className="link text-sm">
       {active ? "Change plan" : "See plans"}
@@ -102,10 +99,10 @@ function PlanCard() {
     );
   }
   const end = subscription.current_period_end;
-  const facts: [string, ReactNode][] = [["Plan", <strong key="plan">{nameOf(plan_id)}</strong>]];
+  const facts: [string, ReactNode][] = [["Plan", <strong key="plan">{planName(plan_id ?? "")}</strong>]];
   if (end !== null) facts.push([cancel_at_period_end ? "Ends" : "Renews", `${day(end)}, ${ago(end)}`]);
   if (preview?.next != null && !cancel_at_period_end)
-    facts.push(["Next payment", `${money(preview.next.amount_cents, preview.currency)} for ${nameOf(next_id)}`]);
+    facts.push(["Next payment", `${money(preview.next.amount_cents, preview.currency)} for ${planName(next_id)}`]);
   if (status === "past_due") facts.push(["State", "The last payment failed"]);
   return (
     <Card title="Plan" actions={actions}>

@@ -13,7 +13,7 @@ import { confirmSaved } from "../ui/saved.tsx";
 import { Select, SelectField } from "../ui/select.tsx";
 import { type BudgetDraft, BudgetFields, budgetDraftOf, budgetOf } from "./budget.tsx";
 
-export const AREAS = [
+const AREAS = [
   ["agents", "Agents and runs"],
   ["chat", "Completions and chat"],
   ["secrets", "Secrets"],
@@ -43,7 +43,22 @@ const scopesOf = (rights: Rights) =>
   });
 
 /** The right to decide what agents ask. It is in no choice of rights. */
-export const DECIDE = "agents:approve" as const;
+const DECIDE = "agents:approve" as const;
+
+/** The rights of a key, by the names that the form has for them. */
+export function rightsInWords(scopes: readonly string[]): string {
+  const own = scopes.filter((scope) => scope !== DECIDE);
+  const preset = PRESETS.find(([, , rights]) => {
+    const of_preset: readonly string[] = scopesOf(rights);
+    return of_preset.length === own.length && of_preset.every((scope) => own.includes(scope));
+  });
+  const areas = AREAS.flatMap(([area, title]) => {
+    if (own.includes(`${area}:write`)) return [title];
+    return own.includes(`${area}:read`) ? [`${title} (read)`] : [];
+  });
+  const names = preset === undefined ? areas : [preset[1]];
+  return [...names, ...(scopes.includes(DECIDE) ? ["Decides for you"] : [])].join(", ");
+}
 
 /** The settings of a key as they are typed. Empty: no limit. */
 interface KeyDraft extends BudgetDraft {

@@ -11,7 +11,7 @@ import {
   troubledAgentsQuery,
   usageQuery,
 } from "../api/queries.ts";
-import { daysInWords, daysLeft } from "../forecast.ts";
+import { daysInWords, type Forecast, forecast } from "../forecast.ts";
 import { ago } from "../format.ts";
 import { inWords, scheduleReason } from "../service-words.ts";
 import { Button, buttonClass, Card, Status } from "../ui/basics.tsx";
@@ -89,7 +89,7 @@ export function NeedsYou() {
                 </Link>
               }
             >
-              The balance lasts for {daysInWords(low)} at the rate of the last 7 days.
+              The balance lasts for {daysInWords(low.days)}, {low.why}.
             </Need>
           </li>
         )}
@@ -103,11 +103,11 @@ const ROW = "border-t border-line px-4 py-2.5";
 const isFailing = ({ last_run }: Agent) => last_run?.status === "failed" || last_run?.has_errors === true;
 const isPaused = ({ schedule_status }: Agent) => schedule_status === "paused";
 
-function useLowBalance(): number | null {
+function useLowBalance(): Forecast | null {
   const { data: profile } = useSuspenseQuery(profileQuery);
   const { data: usage } = useQuery(usageQuery(LONGER_DAYS));
-  const left = usage === undefined ? null : daysLeft(profile.token_balance, usage);
-  return left !== null && left < LOW_DAYS ? left : null;
+  const left = usage === undefined ? null : forecast(profile, usage);
+  return left !== null && left.days < LOW_DAYS ? left : null;
 }
 
 function Need({ button, children }: { button: ReactNode; children: ReactNode }) {

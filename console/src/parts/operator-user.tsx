@@ -11,6 +11,7 @@ import { ProblemNotice } from "../ui/problem.tsx";
 import { confirmSaved } from "../ui/saved.tsx";
 import { Change } from "./balance-actions.tsx";
 import { RunStatus, userQuery, WithReason } from "./operator-panels.tsx";
+import { usePlanName } from "./plan-name.ts";
 import { Grant, UserActions } from "./user-actions.tsx";
 
 interface Props {
@@ -21,6 +22,7 @@ interface Props {
 export function OneUser({ id }: Props) {
   const [granting, setGranting] = useState(false);
   const user = useQuery(userQuery(id));
+  const planName = usePlanName();
   const back = (
     <Link to="/operator/users" className="link">
       All users
@@ -54,7 +56,7 @@ export function OneUser({ id }: Props) {
               ["State", suspended_at === null ? "Active" : `Suspended since ${instant(suspended_at)}`],
               ["Member since", day(created_at)],
               ["Operator role", words(operator_role ?? "none")],
-              ["Plan", plan ?? (is_trial ? "Trial" : "None")],
+              ["Plan", plan === null ? (is_trial ? "Trial" : "None") : planName(plan)],
               ["Available tokens", number(balance.available)],
               ["Held tokens", number(balance.held)],
               ["Debt in tokens", number(balance.debt)],

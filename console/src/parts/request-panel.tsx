@@ -1,7 +1,14 @@
 import { Link } from "@tanstack/react-router";
 import type { ReactNode } from "react";
 import { instant, number, words } from "../format.ts";
-import { apiName, failureLink, failureWords, type LoggedRequest, statusFilterName } from "../request-words.ts";
+import {
+  apiName,
+  callerName,
+  failureLink,
+  failureWords,
+  type LoggedRequest,
+  statusFilterName,
+} from "../request-words.ts";
 import { Facts, Skeleton } from "../ui/basics.tsx";
 import { Copyable } from "../ui/copy.tsx";
 import { RequestCost } from "./explain.tsx";
@@ -49,13 +56,13 @@ export function RequestPanel({ request, is_loading }: { request: LoggedRequest |
 }
 
 function factsOf(request: LoggedRequest): [string, ReactNode][] {
-  const { error, duration_ms, first_token_ms, api_key_id, api_key_name } = request;
+  const { error, duration_ms, first_token_ms } = request;
   const facts: [string, ReactNode][] = [
     ["Ended", instant(request.created_at)],
     ["API", apiName(request)],
     ["HTTP status", String(request.http_status)],
     ["Model", request.model ?? "—"],
-    ["API key", api_key_name ?? (api_key_id === null ? "None: from the console" : "—")],
+    ["Caller", callerName(request)],
     ["End user", request.user ?? "—"],
     ["Duration", duration_ms === null ? "Not known" : `${number(duration_ms)} ms`],
     ["Tokens", `${number(request.input_tokens)} in, ${number(request.output_tokens)} out`],

@@ -63,7 +63,7 @@ export function createInvoices(context: BillingContext, inbox: Inbox) {
 
   async function one(id: string): Promise<PaymentRow> {
     const row = isUuid(id) ? await orders.byId(id) : undefined;
-    if (row?.purpose !== "overage") throw errors.notFound("This invoice");
+    if (row?.purpose !== "overage") throw errors.unknown("This invoice");
     return row;
   }
 }

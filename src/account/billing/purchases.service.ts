@@ -105,7 +105,7 @@ export function createPurchases(context: BillingContext, inbox: Inbox, auto_topu
       record: (tx: Tx, before: AdminPurchase, state: "requested" | "refunded") => Promise<void>,
     ): Promise<AdminPurchase> {
       const row = isUuid(id) ? await orders.byId(id) : undefined;
-      if (row === undefined || row.purpose === "overage") throw errors.notFound("This purchase");
+      if (row === undefined || row.purpose === "overage") throw errors.unknown("This purchase");
       const before = adminRecord(row);
       const paid_cents = row.status === "succeeded" ? row.paid_cents : (row.mismatch_cents ?? 0);
       const amount_cents = paid_cents - before.refunded_cents;

@@ -71,7 +71,7 @@ export async function createAccounts(deps: { db: Db; clock: Clock; routing_bucke
 
   const newKey = async (sql: Sql, user_id: string) => {
     const bucket = await getRoutingBucket(sql, user_id, newRoutingBucket(routing_buckets));
-    if (bucket === undefined) throw errors.notFound("This user");
+    if (bucket === undefined) throw errors.unknown("This user");
     return newApiKey(bucket);
   };
   const insertKey = async (sql: Sql, user_id: string, wanted: NewApiKey) => {
@@ -120,7 +120,7 @@ export async function createAccounts(deps: { db: Db; clock: Clock; routing_bucke
     /** Returns the user. Throws 404 for unknown users, and without `also_erased` for erased ones. */
     async user(id: string, { also_erased = false }: { also_erased?: boolean | undefined } = {}): Promise<User> {
       const row = isUuid(id) ? await store.user(id) : undefined;
-      if (row === undefined || (row.erased_at !== null && !also_erased)) throw errors.notFound("This user");
+      if (row === undefined || (row.erased_at !== null && !also_erased)) throw errors.unknown("This user");
       return userRecord(row);
     },
     async users(page: UserPage): Promise<User[]> {
@@ -137,7 +137,7 @@ export async function createAccounts(deps: { db: Db; clock: Clock; routing_bucke
      */
     async eraseUser(tx: Tx, id: string): Promise<string> {
       const erased = isUuid(id) ? await store.eraseUser(tx, id, clock.now()) : undefined;
-      if (erased === undefined) throw errors.notFound("This user");
+      if (erased === undefined) throw errors.unknown("This user");
       await store.revokeKeysOf(tx, id, clock.now());
       await store.forgetKeyNames(tx, id);
       tx.afterCommit(() => forgetKeysOf(id.toLowerCase()));
@@ -250,7 +250,7 @@ function userCorrections(store: AccountsStore, clock: Clock, forgetKeysOf: (user
     /** Suspends or resumes a user. A suspended user's keys answer 403 on every node at once. */
     async setSuspended(tx: Tx, id: string, suspended: boolean): Promise<User> {
       const row = isUuid(id) ? await store.setSuspended(tx, id, suspended ? clock.now() : null) : undefined;
-      if (row === undefined) throw errors.notFound("This user");
+      if (row === undefined) throw errors.unknown("This user");
       tx.afterCommit(() => forgetKeysOf(row.id));
       return userRecord(row);
     },
@@ -264,7 +264,7 @@ function userCorrections(store: AccountsStore, clock: Clock, forgetKeysOf: (user
     /** Returns the user and locks them until the transaction ends. Throws 404 for unknown and erased users. */
     async lockUser(tx: Tx, id: string): Promise<User> {
       const row = isUuid(id) ? await store.lockUser(tx, id) : undefined;
-      if (row === undefined) throw errors.notFound("This user");
+      if (row === undefined) throw errors.unknown("This user");
       return userRecord(row);
     },
     /** Changes the address of a user. Throws 409 when another user has it. */

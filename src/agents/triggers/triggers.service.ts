@@ -363,7 +363,7 @@ function createReceiver(
       if (thrown === REPEATED) {
         const first = await repeated(trigger_id, incoming.key);
         if (first !== null) return first;
-        throw errors.notFound("This address");
+        throw errors.unknown("This address");
       }
       if (thrown === DAY_IS_FULL) onDelivery("limited");
       if (!(thrown instanceof PurserError)) throw thrown;
@@ -391,7 +391,7 @@ function createReceiver(
     /** Carries out a delivery. Throws 401 if it does not prove its sender, 429, and why its run cannot start. */
     async receive(trigger_id: string, request: HookRequest): Promise<Received | { challenge: string }> {
       const row = isUuid(trigger_id) ? await store.ofAddress(trigger_id) : undefined;
-      if (row === undefined) throw errors.notFound("This address");
+      if (row === undefined) throw errors.unknown("This address");
       const { header, body } = request;
       const { verify } = row;
       const forgery = findForgery(verify, { header, body }, { secrets: secretsOf(row), now_s: realNowMs() / 1_000 });

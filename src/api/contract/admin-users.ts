@@ -43,7 +43,7 @@ export const runsQuery = longListQuerySchema.extend({
   status: runStatusSchema.optional(),
   trigger: triggerSchema.optional(),
   has_errors: hasErrorsInput.optional(),
-  error_code: textSchema(100).optional().openapi({ description: "the code of the run's error" }),
+  error_code: textSchema(100).min(1).optional().openapi({ description: "the code of the run's error" }),
   ...windowQuery("queued"),
 });
 

@@ -308,10 +308,10 @@ export const listAllRuns = routes.get("/api/v1/runs", {
     trigger: triggerSchema.optional(),
     has_errors: hasErrorsInput.optional(),
     agent_id: z.uuid().optional(),
-    model_id: textSchema(200).optional(),
+    model_id: textSchema(200).min(1).optional(),
     schedule_id: z.uuid().optional(),
     api_key_id: z.uuid().optional().openapi({ description: "the key that the run counts against" }),
-    user: textSchema(256).optional().openapi({ description: "the end user that the request named" }),
+    user: textSchema(256).min(1).optional().openapi({ description: "the end user that the request named" }),
     metadata: runMetadataSchema.optional().openapi({
       param: { style: "deepObject", explode: true },
       description: "`metadata[name]=value`: runs whose metadata has all of these pairs",

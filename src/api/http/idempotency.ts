@@ -55,7 +55,7 @@ export function createIdempotency({ store, log, renew_ms = RENEW_MS }: KeepingDe
     const claim = await store.claim({ ...key, request: fingerprint(request) });
     if (claim.state === "in_flight") throw httpErrors.idempotencyInFlight();
     if (claim.state === "mismatch") throw httpErrors.idempotencyMismatch();
-    if (claim.state === "erased") throw errors.notFound("This user");
+    if (claim.state === "erased") throw errors.unknown("This user");
     if (claim.state === "not_kept") throw httpErrors.answerNotKept();
     if (claim.state === "answered") return replay(claim.answer);
 

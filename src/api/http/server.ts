@@ -182,7 +182,7 @@ export function createWorkerHttp(options: PublicOptions, endpoints: readonly End
     await edge.admitWithoutKey(exchange);
     rejectNul(exchange);
     const { endpoint } = exchange;
-    if (endpoint === null) throw errors.notFound("The API (PURSER_ROLE is worker here: ask another node)");
+    if (endpoint === null) throw errors.unknown("The API", "PURSER_ROLE is worker here: ask another node.");
     return endpoint.answer(exchange as never);
   });
 }
@@ -191,7 +191,7 @@ export function createWorkerHttp(options: PublicOptions, endpoints: readonly End
 export function createProbesHttp(options: ServerOptions, endpoints: readonly Endpoint[]): HttpApp {
   return serveEndpoints({ options, endpoints, security_headers: SECURITY_HEADERS }, (exchange) => {
     const { endpoint, path } = exchange;
-    if (endpoint === null) throw errors.notFound(`${path} (health and metrics are served here)`);
+    if (endpoint === null) throw errors.unknown(path, "Health and metrics are served here.");
     return endpoint.answer(exchange as never);
   });
 }

@@ -44,7 +44,7 @@ export function referenceRoutes(
   router.plain("/docs", () => shown({ type: "text/html; charset=UTF-8", ...pageOf() }));
   router.plain("/docs/{page*}", ({ path }) => {
     const page = guidesOf()(path);
-    if (page === null) throw errors.notFound(`${path} (/docs/guides lists the guides)`);
+    if (page === null) throw errors.unknown(path, "/docs/guides lists the guides.");
     return shown(page);
   });
   return router;

@@ -61,7 +61,7 @@ export function modelRoutes(deps: {
     const { auto } = offeredTo(request.caller);
     if (auto !== null && (id === auto.id || id === auto.uuid)) return auto;
     const found = (await agentRecords(request.caller)).find((record) => record.id === id || record.uuid === id);
-    if (found === undefined) throw errors.notFound("This model");
+    if (found === undefined) throw errors.unknown("This model");
     return found;
   };
 
