@@ -1,5 +1,5 @@
 import type { Run } from "./api/queries.ts";
-import { words } from "./format.ts";
+import { dollars, words } from "./format.ts";
 import type { Tone } from "./ui/basics.tsx";
 
 /** Plain words for the API's codes about runs. */
@@ -34,7 +34,7 @@ export const RUN_STATUSES: Readonly<Record<RunStatus, StatusWords>> = {
 export const STATUS_FILTERS = [...(Object.keys(RUN_STATUSES) as RunStatus[]), "any_error"] as const;
 export type StatusFilter = (typeof STATUS_FILTERS)[number];
 export const STATUS_OPTIONS = [
-  ["", "Any"],
+  ["", "All"],
   ...STATUS_FILTERS.map(
     (filter) => [filter, filter === "any_error" ? "Any error" : words(RUN_STATUSES[filter].name)] as const,
   ),
@@ -63,7 +63,7 @@ export function startInWords({ trigger, trigger_name }: Pick<Run, "trigger" | "t
   return `started by ${trigger_name === null ? RUN_TRIGGERS[trigger] : `trigger ${trigger_name}`}`;
 }
 export const TRIGGER_OPTIONS = [
-  ["", "Any"],
+  ["", "All"],
   ...Object.entries(RUN_TRIGGERS).map(([trigger, name]) => [trigger, words(name)] as const),
 ] as const;
 
@@ -93,6 +93,10 @@ export const FAILURE_CODES = Object.keys(FAILURES);
 
 /** Why a run or a step failed, in a few words. */
 export const failure = (code: string): string => FAILURES[code] ?? words(code).toLowerCase();
+
+/** Why a failed run has a cost; null: it has none. */
+export const chargeOfFailure = ({ usage }: Pick<Run, "usage">): string | null =>
+  usage.cost_tokens === 0 ? null : `The model calls that were answered are charged: ${dollars(usage.cost_tokens)}.`;
 
 /** Why an answer is cut off; null: it is complete. */
 export function cutOff(step: { type: string; result?: unknown } | undefined): string | null {

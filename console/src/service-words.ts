@@ -30,6 +30,7 @@ const FOR_PROGRAMS: readonly (readonly [string, string])[] = [
     "Set another model_id with PUT /api/v1/agents/{id}; GET /api/v1/models lists them.",
     "Choose another model for the agent.",
   ],
+  [', and on_tool_failure of this tool is "fail"', ", and “If a call fails” of this tool is “The run fails”"],
   ["use a model with supports.json_schema", "use a model that answers by a schema"],
   ["give the agent a model with supports.vision (GET /api/v1/models)", "choose a model that reads pictures"],
   [

@@ -214,6 +214,23 @@ describe("an agent", () => {
     expect(await listed("&name=fai")).toEqual(["fails"]);
   });
 
+  test("whose schedule fails needs attention until a run of it succeeds: a chat in between is no such run", async () => {
+    const owner = await lab.service.newUser({ trial: false, tokens: 1_000_000 });
+    lab.upstream.answer(completion());
+    const { id } = await create({ ...scheduled, limits: { max_cost_tokens_per_run: 1 } }, owner);
+    const run = async () =>
+      (await owner.post(`/api/v1/agents/${id}/runs`, undefined, { Prefer: "wait=30" })).body.status;
+    const isListed = async () => (await owner.get("/api/v1/agents?needs_attention=true")).body.agents.length === 1;
+    expect(await run()).toBe("failed");
+    await put(id, { limits: { max_cost_tokens_per_run: 100_000 } }, owner);
+    const messages = [{ role: "user", content: "Hello." }];
+    expect((await owner.post(`/api/v1/agents/${id}/chat`, { messages })).status).toBe(200);
+    expect((await owner.get(`/api/v1/agents/${id}`)).body.last_run.status).toBe("succeeded");
+    expect(await isListed()).toBe(true);
+    expect(await run()).toBe("succeeded");
+    expect(await isListed()).toBe(false);
+  });
+
   test.each(["", "&sort=next_run_at"])(
     "is listed with few others if it is large, so that no list blocks the node: %s",
     async (sort) => {

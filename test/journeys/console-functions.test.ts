@@ -170,13 +170,13 @@ it("a new agent is created with its schedule and tested in one act", async () =>
   await page.getByRole("switch", { name: "Runs by itself" }).click();
   await choose(page.getByLabel("How often"), "On days of the week");
   await page.getByLabel("Time", { exact: true }).fill("08:30");
-  await page.getByRole("checkbox", { name: "Tuesday" }).check();
+  await page.getByRole("checkbox", { name: "Friday" }).uncheck();
   await page.getByRole("button", { name: "Create and test" }).click();
   await page.getByRole("heading", { name: "Edit Early bird" }).waitFor();
   await page.getByRole("region", { name: "Test" }).getByText("Hello.").first().waitFor();
   await page
     .getByRole("region", { name: "When" })
-    .getByText("Every Monday and Tuesday at 08:30, Berlin time")
+    .getByText("Every Monday, Tuesday, Wednesday, and Thursday at 08:30, Berlin time")
     .waitFor();
   const [agent] = (await person("GET", "/agents")).agents;
   expect(agent).toMatchObject({ version: 1, schedule_enabled: true, schedule_time: "08:30" });
@@ -209,7 +209,6 @@ it("an agent has several schedules, which a person adds, pauses, resumes, runs, 
   await page.getByRole("link", { name: "Schedules" }).click();
   await page.getByRole("button", { name: "Add schedule" }).click();
   await choose(dialog().getByLabel("How often"), "On days of the week");
-  for (const day of ["Tuesday", "Wednesday", "Thursday", "Friday"]) await dialog().getByLabel(day).check();
   await dialog().getByLabel("Time", { exact: true }).fill("08:30");
   await dialog().getByText("Weekdays at 08:30, Berlin time").waitFor();
   expect(await violations(page)).toEqual([]);
@@ -292,9 +291,11 @@ it("a new agent begins with a template, is duplicated, and gets back the setting
     tools_config: { web_fetch: { hosts: ["news.example.com"] } },
   });
   await page.goto(`${site.service.url}/agents/new`);
+  await page.getByLabel("Instructions").fill("You compare prices in euros.");
   await page.getByRole("button", { name: "Use Price check" }).click();
   await dialog().getByLabel("Shop host").fill("shop.example.com");
   await dialog().getByRole("button", { name: "Use template" }).click();
+  expect(await page.getByLabel("Instructions").inputValue()).toBe("You compare prices in euros.");
   await page.getByRole("button", { name: "Create agent" }).click();
   await page.getByRole("heading", { name: "Price check", exact: true, level: 1 }).waitFor();
   await page.getByRole("button", { name: "Duplicate agent" }).click();

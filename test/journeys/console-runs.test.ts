@@ -57,10 +57,13 @@ it("a run with failed calls shows as succeeded with errors: on its page, in list
 it("a failed run shows what the provider itself said", async () => {
   await signUp(context, site.service, "provider@example.com");
   const id = await create({ name: "Harbour" });
-  site.upstream.answer(json({ error: { message: "The model is being moved." } }, 404));
+  site.upstream.answer(json({ error: { message: "The model is being moved." } }, 503));
   await page.goto(`${site.service.url}/agents/${id}/runs/${await run(id)}`);
-  await shows(page, "The provider said (status 404):");
-  await shows(page, "The model is being moved.");
+  await shows(page, "The provider said (status 503):");
+  // Above, and in the first of three steps.
+  await expect.poll(() => page.getByText("The same error again.").count()).toBe(2);
+  expect(await page.getByText("The model is being moved.").count()).toBe(2);
+  expect(await page.getByText(/are charged/).count()).toBe(0);
 });
 
 it("“Run again” never appears where “Cancel run” was", async () => {
@@ -121,6 +124,10 @@ it("the owner chooses what a failed call does to its run", async () => {
   site.upstream.answer(blockedCall, completion("Never."));
   await page.goto(`${site.service.url}/agents/${id}/runs/${await run(id)}`);
   await shows(page, "Run failed: a tool failed");
+  await shows(page, /^The model calls that were answered are charged: \$/);
+  // The remedy is the one thing to do first.
+  const kinds = page.locator("main").locator(".bg-accent");
+  expect(await kinds.allTextContents()).toEqual(["Change the tools"]);
 });
 
 it("past due times show how their runs ended", async () => {

@@ -130,7 +130,7 @@ export const nextRunsQuery = (limit: number) =>
     queryFn: async ({ signal }) =>
       (await call("GET /api/v1/agents", { query: { limit, sort: "next_run_at" }, signal })).agents,
   });
-/** The agents whose last run failed or had errors, or whose schedule is paused, and whether there are more. */
+/** The agents whose last run failed or had errors, or with a schedule that fails or is paused, and whether there are more. */
 export const troubledAgentsQuery = queryOptions({
   queryKey: ["agents", "troubled"],
   queryFn: async ({ signal }) => {
@@ -346,6 +346,14 @@ export const runsQuery = (id: string, filters: RunFilters): List<Run> =>
     ({ status }) => status,
   );
 
+/** The newest runs of an agent. */
+export const newestRunsOfAgentQuery = (id: string) =>
+  queryOptions({
+    queryKey: ["runs", id, "newest"],
+    queryFn: async ({ signal }) =>
+      (await call("GET /api/v1/agents/{id}/runs", { params: { id }, query: { limit: MOST }, signal })).runs,
+  });
+
 /** A filter has the name of the API's parameter. */
 export type AllRunsFilters = Record<string, string | undefined>;
 const fetchRuns = async (filters: AllRunsFilters, page: PageQuery, signal: AbortSignal) => {
@@ -411,15 +419,6 @@ export const waitingRunsQuery = queryOptions({
 
 export const versionsQuery = (id: string) =>
   listFrom(["versions", id], "GET /api/v1/agents/{id}/versions", "versions", { params: { id } });
-
-/** The newest version of an agent. */
-export const newestVersionQuery = (id: string) =>
-  queryOptions({
-    queryKey: ["versions", id, "newest"],
-    queryFn: async ({ signal }) =>
-      (await call("GET /api/v1/agents/{id}/versions", { params: { id }, query: { limit: 1 }, signal })).versions[0] ??
-      null,
-  });
 
 export const occurrencesQuery = (id: string) =>
   listFrom(["occurrences", id], "GET /api/v1/agents/{id}/occurrences", "occurrences", { params: { id } });

@@ -4,6 +4,7 @@ import { useCallback, useEffect, useRef, useState } from "react";
 import { call } from "../api/client.ts";
 import { type Agent, agentQuery, modelsQuery, queryClient, stale } from "../api/queries.ts";
 import { keepOpenWhile } from "../api/session.ts";
+import { changedFields } from "../format.ts";
 import { AgentSections } from "../parts/agent-sections.tsx";
 import { bodyOf, changesOf, type Draft, draftOf, EMPTY_DRAFT } from "../parts/draft.ts";
 import { TemplateChoice } from "../parts/template-choice.tsx";
@@ -120,7 +121,11 @@ function Editor({ agent, test_id, openNewest }: EditorProps) {
     <FormErrorProvider value={save.error ?? test.error}>
       <PageHeader
         title={agent === null ? "New agent" : `Edit ${agent.name}`}
-        note={template === null ? undefined : `From the template “${template}”. Change and test it, then create it.`}
+        note={
+          template === null
+            ? undefined
+            : `From the template “${template}”. Change what you like, then create the agent.`
+        }
       >
         <a href="#test" className={buttonClass("plain", "lg:hidden")}>
           Go to test
@@ -129,7 +134,8 @@ function Editor({ agent, test_id, openNewest }: EditorProps) {
       {agent === null && template === null && (
         <TemplateChoice
           onChosen={({ name }, filled) => {
-            setDraft(filled);
+            // What the person has typed stays.
+            setDraft((old) => ({ ...filled, ...changedFields(EMPTY_DRAFT, old) }));
             setTemplate(name);
           }}
         />

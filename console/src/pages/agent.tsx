@@ -165,7 +165,7 @@ const runColumns = (id: string): Column<Run>[] => [
       </Link>
     ),
   },
-  { title: "Status", cell: (run) => <Status status={run.status} has_errors={run.has_errors} brief /> },
+  { title: "Status", cell: (run) => <Status status={run.status} has_errors={run.has_errors} /> },
   { title: "Started by", wide: true, cell: starterName },
   { title: "Duration", wide: true, numeric: true, cell: timeTaken },
   { title: "Steps", wide: true, numeric: true, cell: (run) => number(run.steps_count) },

@@ -1,32 +1,28 @@
 import { useQuery, useSuspenseQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { Suspense, useState } from "react";
-import { TOKENS_PER_CENT } from "../../../src/kernel/constants.ts";
 import {
   anyAgentQuery,
-  newestVersionQuery,
+  newestRunsOfAgentQuery,
   nextRunsQuery,
   profileQuery,
   runsOfTimeQuery,
-  type UsageSummary,
   usageQuery,
   waitingRunsQuery,
 } from "../api/queries.ts";
 import { daysInWords, forecast } from "../forecast.ts";
 import { ago, capital, dayForInput, dollars, number, period } from "../format.ts";
 import { lazyPage } from "../lazy-page.ts";
-import { LONGER_DAYS, NeedsYou } from "../parts/needs-you.tsx";
+import { NeedsYou } from "../parts/needs-you.tsx";
 import { defaultScheduleInWords, OWN_ZONE, wallTime } from "../schedule-words.ts";
 import { inWords } from "../service-words.ts";
 import { buttonClass, Card, Empty, Facts, PageHeader, Skeleton, Status } from "../ui/basics.tsx";
 import { ProblemNotice, Unloaded } from "../ui/problem.tsx";
+import { dearerVersion, LONGER_DAYS, RECENT_DAYS, type UnusualAgent, unusualAgents } from "../unusual.ts";
 
 /** Rows of the list of next runs, and of yesterday's results. */
 const NEXT_RUNS = 6;
 const RESULTS = 8;
-/** The spend of the last days, compared with that of the days before. */
-const RECENT_DAYS = 2;
-const UNUSUAL_TIMES = 3;
 
 export function HomePage() {
   return (
@@ -130,17 +126,20 @@ function Yesterday() {
           {data.rows.map((run) => (
             <li
               key={run.id}
-              className="relative flex items-center gap-3 border-t border-line px-4 py-2 hover:bg-sunken/60"
+              className="relative flex flex-wrap items-center gap-x-3 gap-y-1 border-t border-line px-4 py-2 hover:bg-sunken/60"
             >
-              <Status status={run.status} has_errors={run.has_errors} brief />
+              <Status status={run.status} has_errors={run.has_errors} />
               <Link
                 to="/runs"
                 search={{ from: day, to: day, run: run.id }}
-                className="max-w-40 shrink-0 truncate font-medium after:absolute after:inset-0"
+                className="font-medium wrap-anywhere after:absolute after:inset-0 max-sm:order-first max-sm:flex-1 sm:max-w-40 sm:shrink-0 sm:truncate"
               >
                 {run.agent.name ?? "Agent"}
               </Link>
-              <span dir="auto" className="min-w-0 flex-1 truncate text-muted">
+              <span
+                dir="auto"
+                className="min-w-0 text-muted wrap-anywhere max-sm:order-1 max-sm:line-clamp-3 max-sm:basis-full sm:flex-1 sm:truncate"
+              >
                 {run.error === null ? run.first_line : inWords(run.first_line ?? "")}
               </span>
               <span className="text-sm whitespace-nowrap">{dollars(run.usage.cost_tokens)}</span>
@@ -166,6 +165,7 @@ function Spend() {
   const { data: longer } = useQuery(usageQuery(LONGER_DAYS));
   const left = longer === undefined ? null : forecast(profile, longer);
   const week = longer?.daily_usage.slice(-7).reduce((sum, { cost_tokens }) => sum + cost_tokens, 0);
+  const since = recent?.daily_usage[0]?.date ?? "";
   const unusual = recent === undefined || longer === undefined ? [] : unusualAgents(recent, longer);
   return (
     <Card title="Spend">
@@ -177,7 +177,7 @@ function Spend() {
         ]}
       />
       {unusual.map((agent) => (
-        <Unusual key={agent.id} agent={agent} />
+        <Unusual key={agent.id} agent={agent} since={since} />
       ))}
       <Link to="/usage" className="link mt-3 inline-block">
         View usage
@@ -186,33 +186,17 @@ function Spend() {
   );
 }
 
-interface UnusualAgent {
-  id: string;
-  name: string;
-  times: number;
-}
-
-/** Agents that spend several times as much each day as in the week before. */
-function unusualAgents(recent: UsageSummary, longer: UsageSummary): UnusualAgent[] {
-  const whole = new Map(longer.agent_breakdown.map(({ agent_id, cost_tokens }) => [agent_id, cost_tokens]));
-  return recent.agent_breakdown.flatMap(({ agent_id, agent_name, cost_tokens }) => {
-    const usual = ((whole.get(agent_id) ?? 0) - cost_tokens) / (LONGER_DAYS - RECENT_DAYS);
-    const times = usual === 0 ? 0 : cost_tokens / RECENT_DAYS / usual;
-    if (agent_id === null || times < UNUSUAL_TIMES || cost_tokens < TOKENS_PER_CENT) return [];
-    return [{ id: agent_id, name: agent_name ?? "An agent", times }];
-  });
-}
-
-function Unusual({ agent: { id, name, times } }: { agent: UnusualAgent }) {
-  const { data: version } = useQuery(newestVersionQuery(id));
-  const is_new = version != null && Date.now() - Date.parse(version.created_at) < (RECENT_DAYS + 1) * 86_400_000;
+/** `since`: the first of the days that cost more. */
+function Unusual({ agent: { id, name, times }, since }: { agent: UnusualAgent; since: string }) {
+  const { data: runs = [] } = useQuery(newestRunsOfAgentQuery(id));
+  const version = dearerVersion(runs, since);
   return (
     <p className="mt-3 rounded-lg bg-warn-soft px-3 py-2 wrap-anywhere">
       {number(Math.round(times))}× usual:{" "}
       <Link to="/agents/$id" params={{ id }} search={{ tab: "versions" }} className="link">
         {name}
       </Link>
-      {is_new && version != null && ` since version ${number(version.version)}`}
+      {version !== null && ` since version ${number(version)}`}
     </p>
   );
 }

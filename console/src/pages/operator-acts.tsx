@@ -13,7 +13,7 @@ import { SelectField } from "../ui/select.tsx";
 
 type Act = Answer<"GET /api/v1/admin/acts">["acts"][number];
 
-const ACT_OPTIONS = [["", "Any"], ...Object.entries(ACT_WORDS).map(([what, name]) => [what, name] as const)] as const;
+const ACT_OPTIONS = [["", "All"], ...Object.entries(ACT_WORDS).map(([what, name]) => [what, name] as const)] as const;
 
 /** Who acted. The name leads to the acts of this operator. */
 function Operator({ who: { key_id, user_id, name } }: Act) {

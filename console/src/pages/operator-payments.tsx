@@ -32,11 +32,11 @@ export function OperatorPaymentsPage() {
 }
 
 const PURCHASE_OPTIONS = [
-  ["", "Any"],
+  ["", "All"],
   ...(Object.keys(PURCHASE_TONES) as Purchase["status"][]).map((status) => [status, words(status)] as const),
 ] as const;
 const INVOICE_OPTIONS = [
-  ["", "Any"],
+  ["", "All"],
   ...(Object.keys(INVOICE_TONES) as Invoice["status"][]).map((status) => [status, words(status)] as const),
 ] as const;
 

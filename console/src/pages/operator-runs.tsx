@@ -25,7 +25,7 @@ type Failures = Answer<"GET /api/v1/admin/run-failures">["failures"][number];
 /** Groups of failures that the page shows. */
 const GROUPS = 10;
 const OPTIONS = STATUS_OPTIONS.map(([status, name]) => [status, status === "requires_action" ? WAITS : name] as const);
-const CODE_OPTIONS = [["", "Any"], ...FAILURE_CODES.map((code) => [code, words(failure(code))] as const)] as const;
+const CODE_OPTIONS = [["", "All"], ...FAILURE_CODES.map((code) => [code, words(failure(code))] as const)] as const;
 
 const STARTED_OPTIONS = TRIGGER_OPTIONS.map(([value, name]) => [value, value === "manual" ? "User" : name] as const);
 
@@ -56,7 +56,7 @@ const COLUMNS: VirtualColumn<Run>[] = [
   {
     id: "status",
     title: "Status",
-    width: "8.5rem",
+    width: "11rem",
     cell: (run) => <RunStatus status={run.status} has_errors={run.has_errors} />,
   },
   {

@@ -100,9 +100,9 @@ const HIDDEN = {
   wide: { phone: false },
 };
 
-const STATUS_OPTIONS = [["", "Any"], ...STATUS_FILTERS.map((each) => [each, statusFilterName(each)] as const)] as const;
+const STATUS_OPTIONS = [["", "All"], ...STATUS_FILTERS.map((each) => [each, statusFilterName(each)] as const)] as const;
 const DURATIONS = [
-  ["", "Any"],
+  ["", "All"],
   ["1000", "1 s or more"],
   ["5000", "5 s or more"],
   ["15000", "15 s or more"],

@@ -44,7 +44,7 @@ function RunLink({ run, className = "" }: { run: FoundRun; className?: string })
 function StatusAndMarks({ run }: { run: FoundRun }) {
   return (
     <span className="flex items-center gap-1.5">
-      <Status status={run.status} has_errors={run.has_errors} brief />
+      <Status status={run.status} has_errors={run.has_errors} />
       {run.has_injection && (
         <span className="text-warn" title="Something that it read contained instructions for the model">
           <Icon name="shield" />
@@ -64,7 +64,7 @@ function FirstLine({ run: { first_line, error } }: { run: FoundRun }) {
 }
 
 const COLUMNS: VirtualColumn<FoundRun>[] = [
-  { id: "status", title: "Status", width: "8.5rem", cell: (run) => <StatusAndMarks run={run} /> },
+  { id: "status", title: "Status", width: "11rem", cell: (run) => <StatusAndMarks run={run} /> },
   { id: "agent", title: "Agent", width: "minmax(6rem,9rem)", cell: (run) => <RunLink run={run} /> },
   { id: "line", title: "Output or error", width: "minmax(6rem,1fr)", cell: (run) => <FirstLine run={run} /> },
   {

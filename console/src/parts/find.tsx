@@ -198,7 +198,7 @@ const runById = ({ id, agent_id, queued_at, status, has_errors }: RunDetail): It
   link: { to: "/agents/$id/runs/$run_id", params: { id: agent_id, run_id: id } },
   text: (
     <>
-      Run of {instant(queued_at)} <Status status={status} has_errors={has_errors} brief />
+      Run of {instant(queued_at)} <Status status={status} has_errors={has_errors} />
     </>
   ),
 });
@@ -211,7 +211,7 @@ function foundRuns(runs: readonly FoundRun[], q: string): Item[] {
       link: { to: "/runs" as const, search: { q, run: id } },
       text: (
         <>
-          <Status status={status} has_errors={has_errors} brief />
+          <Status status={status} has_errors={has_errors} />
           <span className="shrink-0">{agent.name}</span>
           <span className="min-w-0 flex-1 truncate text-muted">{first_line}</span>
           <span className="shrink-0 text-sm text-muted">{instant(queued_at)}</span>

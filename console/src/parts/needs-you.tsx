@@ -5,6 +5,7 @@ import { call } from "../api/client.ts";
 import {
   type Agent,
   erroneousRunsQuery,
+  type FoundRun,
   profileQuery,
   returnedSecretsQuery,
   stale,
@@ -17,9 +18,8 @@ import { inWords, scheduleReason } from "../service-words.ts";
 import { Button, buttonClass, Card, Status } from "../ui/basics.tsx";
 import { ProblemNotice, Unloaded } from "../ui/problem.tsx";
 import { confirmSaved } from "../ui/saved.tsx";
+import { LONGER_DAYS } from "../unusual.ts";
 
-/** The usage that Home reads once, for its forecast and for comparison. */
-export const LONGER_DAYS = 9;
 /** A balance that lasts for fewer days is named. */
 const LOW_DAYS = 7;
 
@@ -30,15 +30,16 @@ export function NeedsYou() {
   const { data: secrets = [] } = useQuery(returnedSecretsQuery);
   const low = useLowBalance();
   if (data === undefined) return <Unloaded error={error} refetch={refetch} />;
-  const erroneous = new Map(runs.map((run) => [run.id, run]));
   // A disabled agent runs by no schedule, so it may have nothing to show.
-  const troubled = data.agents.filter((agent) => isFailing(agent) || agent.is_active);
+  const troubled = data.agents
+    .map((agent) => ({ agent, failing: failingRun(agent, runs) }))
+    .filter(({ agent, failing }) => failing !== null || agent.is_active);
   const is_empty = troubled.length === 0 && secrets.length === 0 && low === null;
   return (
     <Card title="Needs you" className="mb-4" flush>
       {is_empty && <p className="px-4 pb-4 text-muted">Nothing: no agent fails, and no schedule is paused.</p>}
       <ul>
-        {troubled.map((agent) => (
+        {troubled.map(({ agent, failing }) => (
           <li key={agent.id} className={ROW}>
             <h3 className="font-medium wrap-anywhere">
               <Link to="/agents/$id" params={{ id: agent.id }} className="hover:underline">
@@ -46,11 +47,11 @@ export function NeedsYou() {
               </Link>
             </h3>
             <div className="mt-1 space-y-2">
-              {isFailing(agent) && (
-                <Failing agent={agent} reason={erroneous.get(agent.last_run?.id ?? "")?.first_line} />
+              {failing !== null && (
+                <Failing agent={agent} run={failing} reason={runs.find(({ id }) => id === failing.id)?.first_line} />
               )}
               {isPaused(agent) && <Paused agent={agent} />}
-              {!isFailing(agent) && !isPaused(agent) && <OtherPaused agent={agent} />}
+              {failing === null && !isPaused(agent) && <OtherSchedule agent={agent} />}
             </div>
           </li>
         ))}
@@ -98,9 +99,19 @@ export function NeedsYou() {
   );
 }
 
+type LastRun = NonNullable<Agent["last_run"]>;
+
 const ROW = "border-t border-line px-4 py-2.5";
 
-const isFailing = ({ last_run }: Agent) => last_run?.status === "failed" || last_run?.has_errors === true;
+/** The newest run, if it failed or had errors, or the run since which the schedule fails, also if a chat succeeded since. */
+function failingRun(agent: Agent, erroneous: readonly FoundRun[]): LastRun | null {
+  const { id, last_run, schedule_status, consecutive_failures } = agent;
+  if (last_run?.status === "failed" || last_run?.has_errors === true) return last_run;
+  if (schedule_status !== "active" || consecutive_failures === 0) return null;
+  const isCounted = ({ trigger, status }: FoundRun) =>
+    status === "failed" && (trigger === "schedule" || trigger === "manual");
+  return erroneous.find((run) => run.agent.id === id && isCounted(run)) ?? null;
+}
 const isPaused = ({ schedule_status }: Agent) => schedule_status === "paused";
 
 function useLowBalance(): Forecast | null {
@@ -119,25 +130,24 @@ function Need({ button, children }: { button: ReactNode; children: ReactNode }) 
   );
 }
 
-function Failing({ agent: { id, last_run }, reason }: { agent: Agent; reason: string | null | undefined }) {
-  if (last_run === null) return null;
+function Failing({ agent: { id }, run, reason }: { agent: Agent; run: LastRun; reason: string | null | undefined }) {
   return (
     <Need
       button={
-        <Link to="/agents/$id/runs/$run_id" params={{ id, run_id: last_run.id }} className={buttonClass()}>
+        <Link to="/agents/$id/runs/$run_id" params={{ id, run_id: run.id }} className={buttonClass()}>
           See what to do
         </Link>
       }
     >
-      <Status status={last_run.status} has_errors={last_run.has_errors} />{" "}
-      {last_run.finished_at !== null && <span className="text-sm text-muted">{ago(last_run.finished_at)}</span>}
+      <Status status={run.status} has_errors={run.has_errors} />{" "}
+      {run.finished_at !== null && <span className="text-sm text-muted">{ago(run.finished_at)}</span>}
       {reason != null && <span className="line-clamp-2">{inWords(reason)}</span>}
     </Need>
   );
 }
 
-/** The agent's first schedule runs, another one is paused. */
-function OtherPaused({ agent: { id } }: { agent: Agent }) {
+/** The agent's first schedule runs, another one does not. */
+function OtherSchedule({ agent: { id } }: { agent: Agent }) {
   return (
     <Need
       button={
@@ -146,7 +156,7 @@ function OtherPaused({ agent: { id } }: { agent: Agent }) {
         </Link>
       }
     >
-      One of its schedules is paused.
+      One of its schedules is paused or fails.
     </Need>
   );
 }

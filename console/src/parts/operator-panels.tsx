@@ -24,7 +24,7 @@ export function UserLink({ id, email }: { id: string; email?: string | null }) {
 /** The status of another person's run. */
 export function RunStatus({ status, has_errors }: { status: Run["status"]; has_errors: boolean }) {
   if (status === "requires_action") return <Badge tone="warn">{WAITS}</Badge>;
-  return <Status status={status} has_errors={has_errors} brief />;
+  return <Status status={status} has_errors={has_errors} />;
 }
 export const WAITS = "Waits for its user";
 

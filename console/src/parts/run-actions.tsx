@@ -9,6 +9,7 @@ import { Confirm, Dialog, useKeptOpen } from "../ui/dialog.tsx";
 import { ModelChoices } from "../ui/picker.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
 import { REPLAY_OF } from "./run-comparison.tsx";
+import { remedyOf } from "./run-remedy.tsx";
 
 /**
  * Whether a person can start the run again with its input. A trigger's delivery is sent again instead, because as a person's
@@ -74,7 +75,8 @@ export function useRunActions({ run, disabled = false, onNext }: Props) {
       {isRepeatable(run) && (
         <Button
           icon="play"
-          kind="primary"
+          // A failure's remedy comes before another run.
+          kind={run.error !== null && remedyOf(run.error, run.agent_id) !== null ? "plain" : "primary"}
           className={ended ? "" : "invisible"}
           busy={again.isPending}
           disabled={disabled}

@@ -3,7 +3,7 @@ import { Link } from "@tanstack/react-router";
 import type { ReactNode } from "react";
 import { anyRunQuery, type FoundRun, type Run, type RunDetail } from "../api/queries.ts";
 import { dollars, instant, number } from "../format.ts";
-import { failure, RUN_STATUSES, startInWords } from "../run-words.ts";
+import { chargeOfFailure, failure, RUN_STATUSES, startInWords } from "../run-words.ts";
 import { inWords } from "../service-words.ts";
 import { buttonClass, Facts, Skeleton, Status } from "../ui/basics.tsx";
 import { Json } from "../ui/json.tsx";
@@ -67,6 +67,7 @@ function Summary({ run, deleted, onNext }: { run: RunDetail; deleted: boolean; o
             Run {run.status === "cancelled" ? "cancelled" : "failed"}: {failure(run.error.code)}
           </h3>
           <p className="mt-1 wrap-anywhere">{inWords(run.error.message)}</p>
+          <p className="mt-1 empty:hidden">{chargeOfFailure(run)}</p>
           {!deleted && <RunRemedy error={run.error} agent_id={run.agent_id} />}
         </div>
       )}

@@ -1,4 +1,4 @@
-import { Link } from "@tanstack/react-router";
+import { Link, linkOptions } from "@tanstack/react-router";
 import type { RunDetail } from "../api/queries.ts";
 import { buttonClass } from "../ui/basics.tsx";
 
@@ -15,43 +15,35 @@ const FIELDS: Readonly<Record<string, [field: string, action: string]>> = {
   egress_refused: ["tools_config", "Change the tools"],
   output_invalid: ["output_schema", "Change the output's schema"],
 };
-/** A link to the place where a person can mend the failure of a run. */
-export function RunRemedy({ error: { code, param }, agent_id }: { error: RunError; agent_id: string }) {
-  const button = buttonClass("primary", "mt-3");
+/** Where a person can mend the failure of a run; null: running again is what is left. */
+export function remedyOf({ code, param }: RunError, agent_id: string) {
   if (code === "insufficient_tokens") {
-    return (
-      <Link to="/billing" search={{ top_up: true }} className={button}>
-        Buy tokens
-      </Link>
-    );
+    return { action: "Buy tokens", link: linkOptions({ to: "/billing", search: { top_up: true } }) };
   }
-  if (code === "secret_reflected") {
-    return (
-      <Link to="/vault" className={button}>
-        Replace the secret
-      </Link>
-    );
-  }
+  if (code === "secret_reflected") return { action: "Replace the secret", link: linkOptions({ to: "/vault" }) };
   if (param === "user") {
-    return (
-      <Link to="/billing" search={{ tab: "end_users" }} className={button}>
-        Change the end user's budget
-      </Link>
-    );
+    return {
+      action: "Change the end user's budget",
+      link: linkOptions({ to: "/billing", search: { tab: "end_users" } }),
+    };
   }
   if (code === "key_revoked" || param === "budget_tokens") {
-    return (
-      <Link to="/developers/keys" className={button}>
-        Open API keys
-      </Link>
-    );
+    return { action: "Open API keys", link: linkOptions({ to: "/developers/keys" }) };
   }
   const known = FIELDS[code];
   if (known === undefined) return null;
   const [field, action] = known;
+  const search = { field: param ?? field };
+  return { action, link: linkOptions({ to: "/agents/$id/edit", params: { id: agent_id }, search }) };
+}
+
+/** A link to the place where a person can mend the failure of a run. */
+export function RunRemedy({ error, agent_id }: { error: RunError; agent_id: string }) {
+  const remedy = remedyOf(error, agent_id);
+  if (remedy === null) return null;
   return (
-    <Link to="/agents/$id/edit" params={{ id: agent_id }} search={{ field: param ?? field }} className={button}>
-      {action}
+    <Link {...remedy.link} className={buttonClass("primary", "mt-3")}>
+      {remedy.action}
     </Link>
   );
 }

@@ -2,7 +2,7 @@ import { Link } from "@tanstack/react-router";
 import { Fragment } from "react";
 import type { Decided, RunDetail } from "../api/queries.ts";
 import { count } from "../format.ts";
-import { cutOff, failure, hasEnded, RUN_STATUSES } from "../run-words.ts";
+import { chargeOfFailure, cutOff, failure, hasEnded, RUN_STATUSES } from "../run-words.ts";
 import { inWords } from "../service-words.ts";
 import { Callout, Card, Spinner } from "../ui/basics.tsx";
 import { Json } from "../ui/json.tsx";
@@ -29,7 +29,9 @@ export function Outcome({ run, preview }: OutcomeProps) {
           Run {run.status === "cancelled" ? "cancelled" : "failed"}: {failure(run.error.code)}
         </h2>
         <p className="mt-1 mb-2 wrap-anywhere">{inWords(run.error.message)}</p>
-        <Outside words={run.error.outside} by={run.error.code === "model_unavailable" ? "provider" : "server"} />
+        {/* The message has a server's words, and the failed step has all of them. */}
+        {run.error.code === "model_unavailable" && <Outside words={run.error.outside} by="provider" />}
+        <p className="mt-2 empty:hidden">{chargeOfFailure(run)}</p>
         <RunRemedy error={run.error} agent_id={run.agent_id} />
         <p className="mt-1 text-xs text-muted">
           <code>{run.error.code}</code> · run <code className="select-all break-all">{run.id}</code>

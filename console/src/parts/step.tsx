@@ -41,6 +41,7 @@ interface StepProps {
 /** One step of a run: its input, output, safety check and price, and what a server or provider said. */
 export function StepCard({ run, step, is_selected }: StepProps) {
   const tool = step.type === "tool";
+  const repeats = !is_selected && isRetryWithSameError(run, step);
   const card = useRef<HTMLLIElement>(null);
   useEffect(() => {
     if (!is_selected) return;
@@ -104,7 +105,8 @@ export function StepCard({ run, step, is_selected }: StepProps) {
               : "Safety check: nothing was removed."}
           </p>
         )}
-        {step.error !== null && (
+        {repeats && <p className="text-bad">The same error again.</p>}
+        {step.error !== null && !repeats && (
           <>
             <p className="wrap-anywhere text-bad">
               {words(failure(step.error.code))}: {inWords(step.error.message)}{" "}
@@ -117,6 +119,12 @@ export function StepCard({ run, step, is_selected }: StepProps) {
       </div>
     </li>
   );
+}
+
+/** Whether the step repeats a failed model call, with the same result. */
+function isRetryWithSameError({ steps }: RunDetail, { index, error }: Step): boolean {
+  const before = steps.find((each) => each.index === index - 1)?.error;
+  return error !== null && JSON.stringify(before) === JSON.stringify(error);
 }
 
 /** What a model call was sent, by the parts of the page that show it. */

@@ -109,7 +109,8 @@ function TemplateDialog({ template, without_mail, onChosen, onClose }: DialogPro
           ),
         )}
         <p className="text-sm text-muted">
-          This fills in the form, where you can change everything before you create the agent.
+          This fills in the form, except what you have typed there. You can change everything before you create the
+          agent.
         </p>
       </DialogForm>
     </Dialog>

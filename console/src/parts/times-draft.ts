@@ -1,4 +1,4 @@
-import type { WEEKDAYS } from "../../../src/kernel/constants.ts";
+import { WEEKDAYS } from "../../../src/kernel/constants.ts";
 import type { Schedule } from "../api/queries.ts";
 import { OWN_ZONE, type ScheduleTimes } from "../schedule-words.ts";
 
@@ -16,10 +16,12 @@ export interface TimesDraft {
   timezone: string;
 }
 
+const WORKDAYS = WEEKDAYS.slice(0, 5);
+
 export const timesDraft = (schedule: Schedule | null): TimesDraft => ({
   interval: schedule?.interval ?? "daily",
   times: schedule?.times ?? ["09:00"],
-  days_of_week: schedule?.days_of_week ?? ["monday"],
+  days_of_week: schedule?.days_of_week ?? WORKDAYS,
   day_of_month: schedule?.day_of_month ?? 1,
   cron: schedule?.cron ?? "",
   run_at: schedule?.run_at ?? "",

@@ -152,12 +152,10 @@ function Capital({ children }: { children: string }) {
 interface StatusProps {
   status: RunStatus;
   has_errors?: boolean;
-  /** For narrow columns. */
-  brief?: boolean;
 }
 /** The status of a run or a step: a step's statuses are among a run's. */
-export function Status({ status, has_errors = false, brief = false }: StatusProps) {
-  if (status === "succeeded" && has_errors) return <Badge tone="warn">{brief ? "with errors" : WITH_ERRORS}</Badge>;
+export function Status({ status, has_errors = false }: StatusProps) {
+  if (status === "succeeded" && has_errors) return <Badge tone="warn">{WITH_ERRORS}</Badge>;
   const { phase, name, tone } = RUN_STATUSES[status];
   return (
     <Badge tone={tone}>

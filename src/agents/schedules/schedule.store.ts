@@ -108,12 +108,12 @@ export async function selectOfAgents(
   });
 }
 
-/** The agents of which a schedule is paused. */
-export async function selectPausedAgents(sql: Sql, user_id: string): Promise<string[]> {
+/** The agents of which a schedule is paused, or is on and its last run failed. */
+export async function selectTroubledAgents(sql: Sql, user_id: string): Promise<string[]> {
   const rows = await sql.query<{ agent_id: string }>({
-    name: "schedule_paused_agents",
+    name: "schedule_troubled_agents",
     text: `select distinct agent_id from schedule
-      where user_id = $1 and enabled and next_run_at is not null and paused_reason is not null`,
+      where user_id = $1 and enabled and next_run_at is not null and (paused_reason is not null or consecutive_failures > 0)`,
     values: [user_id],
   });
   return rows.map(({ agent_id }) => agent_id);

@@ -279,7 +279,8 @@ export const listAgents = routes.get("/api/v1/agents", {
         "the agents that will run by schedule, soonest first; paused schedules are left out. Not with `name` and `needs_attention`",
     }),
     needs_attention: z.literal("true").optional().openapi({
-      description: "true: only agents whose newest run failed or had errors, or that have a paused schedule",
+      description:
+        "true: only agents whose newest run failed or had errors, or with a schedule that is paused or whose last run failed",
     }),
   }),
   answers: { 200: json(pageSchema({ agents: agentSchema }), "a page of agents") },

@@ -1,0 +1,108 @@
+import { expect, test } from "vitest";
+import { dearerVersion } from "../../../console/src/unusual.ts";
+
+/** Runs of an agent, newest first: the version, the day of the month, the cost and, if it is not a schedule, the start. */
+const runsOf = (rows: readonly [number, number, number, "test"?][]) =>
+  rows.map(([agent_version, day, cost_tokens, trigger = "schedule" as const]) => ({
+    agent_version,
+    trigger,
+    queued_at: `2026-03-${String(day).padStart(2, "0")}T09:00:00.000Z`,
+    usage: { cost_tokens },
+  }));
+
+// The 9th and the 10th cost more than usual.
+test.each<[string, Parameters<typeof runsOf>[0], number | null]>([
+  [
+    "the version whose runs cost more",
+    [
+      [2, 10, 900],
+      [2, 9, 950],
+      [1, 8, 100],
+      [1, 7, 120],
+    ],
+    2,
+  ],
+  [
+    "none, if the version before had the dear run",
+    [
+      [2, 10, 100],
+      [1, 9, 900],
+      [1, 8, 100],
+    ],
+    null,
+  ],
+  [
+    "none, if it is only as dear as the version before",
+    [
+      [2, 10, 900],
+      [1, 9, 900],
+      [1, 8, 100],
+    ],
+    null,
+  ],
+  [
+    "none, if the newest version has not run",
+    [
+      [1, 10, 900],
+      [1, 8, 100],
+    ],
+    null,
+  ],
+  [
+    "the dear version, also after its settings were changed back",
+    [
+      [3, 10, 100],
+      [2, 9, 900],
+      [1, 8, 100],
+    ],
+    2,
+  ],
+  [
+    "the first of two dear versions",
+    [
+      [3, 10, 900],
+      [2, 9, 900],
+      [1, 8, 100],
+    ],
+    2,
+  ],
+  [
+    "none, if there are only more runs",
+    [
+      [2, 10, 110],
+      [2, 10, 110],
+      [2, 9, 110],
+      [1, 8, 100],
+    ],
+    null,
+  ],
+  [
+    "none, if the version is older than the rise",
+    [
+      [2, 10, 900],
+      [2, 8, 900],
+      [1, 7, 100],
+    ],
+    null,
+  ],
+  [
+    "none by a test, which runs a draft",
+    [
+      [2, 10, 900, "test"],
+      [2, 10, 100],
+      [1, 8, 100],
+    ],
+    null,
+  ],
+  ["none without a run before", [[2, 10, 900]], null],
+  [
+    "none by runs that failed before they cost anything",
+    [
+      [2, 10, 900],
+      [1, 8, 0],
+    ],
+    null,
+  ],
+])("a rise in cost is blamed on %s", (_name, rows, version) => {
+  expect(dearerVersion(runsOf(rows), "2026-03-09")).toBe(version);
+});
