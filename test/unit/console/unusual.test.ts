@@ -1,5 +1,8 @@
 import { expect, test } from "vitest";
-import { dearerVersion } from "../../../console/src/unusual.ts";
+
+// Imported by a computed name, because only the console's own project compiles JSX, to which the types lead.
+const path = "../../../console/src/unusual.ts";
+const { dearerVersion } = await import(path);
 
 /** Runs of an agent, newest first: the version, the day of the month, the cost and, if it is not a schedule, the start. */
 const runsOf = (rows: readonly [number, number, number, "test"?][]) =>
