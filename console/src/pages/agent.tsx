@@ -159,7 +159,7 @@ const runColumns = (id: string): Column<Run>[] => [
       <Link
         to="/agents/$id/runs/$run_id"
         params={{ id, run_id: run.id }}
-        className="font-medium whitespace-nowrap hover:underline"
+        className="block min-w-20 font-medium hover:underline md:whitespace-nowrap"
       >
         {instant(run.queued_at)}
       </Link>
