@@ -6,7 +6,7 @@ const DAY_MS = 86_400_000;
 
 export interface Forecast {
   days: number;
-  /** What the number of days follows from: "at the rate of the last 7 days" */
+  /** What the number of days follows from. The profile does not say when tokens expire, but for those of a trial. */
   why: string;
 }
 
@@ -31,7 +31,7 @@ export function forecast(
       ? Math.max(0, Date.parse(trial_ends_at) - now) / DAY_MS
       : Number.POSITIVE_INFINITY;
   if (trial_ends_after < spent_after) return { days: trial_ends_after, why: "then the trial ends" };
-  return spent === 0 ? null : { days: spent_after, why: "at the rate of the last 7 days" };
+  return spent === 0 ? null : { days: spent_after, why: "at the last week's rate, unless tokens expire first" };
 }
 
 /** "less than a day", "12 days", "over a year" */

@@ -14,10 +14,10 @@ export const APIS: Readonly<Record<NonNullable<LoggedRequest["api"]>, string>> =
 export const apiName = ({ api, run_id }: LoggedRequest): string =>
   api !== null ? APIS[api] : run_id === null ? "—" : "A run";
 
-/** Who made the request: a key, the console, or a run that no key started. */
+/** Who made the request: a key, the console, or the agent of a run that no key started. */
 export function callerName({ api_key_id, api_key_name, run_id, agent_name }: LoggedRequest): string {
   if (api_key_id !== null) return api_key_name ?? `Key …${api_key_id.slice(-6)}`;
-  return run_id === null ? "Console" : `Run of ${agent_name ?? "an agent"}`;
+  return run_id === null ? "Console" : (agent_name ?? "An agent");
 }
 
 export const STATUS_TONES = { succeeded: "good", rejected: "warn", failed: "bad" } as const;

@@ -235,11 +235,14 @@ it("a wide table in an answer keeps its words whole, aligns its columns, and the
   expect(await violations(page, "all but contrast")).toEqual([]);
 });
 
-it("the account page and the list of plans use the same name for the plan", async () => {
+it("the account page, the list of plans and the operator use the same name for the plan", async () => {
   await signUp(context, site.service, "plan-name@example.com");
   await person("POST", "/billing/subscription", { plan_id: "starter" });
   await page.goto(`${site.service.url}/account`);
   await page.getByText("Starter", { exact: true }).waitFor();
+  await becomeOperator(context, site.service);
+  await page.goto(`${site.service.url}/operator/users?search=plan-name`);
+  await page.getByRole("cell", { name: "Starter", exact: true }).waitFor();
 });
 
 it("next runs show a second time only if the zones' clocks differ, also if the browser has another name for the zone", async () => {

@@ -117,6 +117,18 @@ it("a day of the chart is chosen by the keyboard; its rows and its CSV have the 
 
 it("names of metadata are offered, and 1,000 end users fit on a phone", async () => {
   await page.setViewportSize({ width: 390, height: 800 });
+  await page.goto(`${site.service.url}/usage`);
+  const lines = await row("lab/small")
+    .getByRole("link", { name: "lab/small", exact: true })
+    .evaluate((link) => {
+      link.style.cssText = "display: block; width: 5ch";
+      return [...link.childNodes].map((part) => {
+        const range = document.createRange();
+        range.selectNodeContents(part);
+        return range.getClientRects().length;
+      });
+    });
+  expect(lines, "a model's name breaks at its separator").toEqual([1, 0, 1]);
   await page.goto(`${site.service.url}/usage?by=user`);
   await choose(page.getByLabel("Then by"), "team");
   await row("customer").first().waitFor();

@@ -16,7 +16,7 @@ import {
 import { usePlanName } from "../parts/plan-name.ts";
 import { Audit } from "../parts/system-panel.tsx";
 import { failure } from "../run-words.ts";
-import { Badge, Callout, Card, Facts, PageHeader, Segments } from "../ui/basics.tsx";
+import { Badge, Callout, Card, Facts, Name, PageHeader, Segments } from "../ui/basics.tsx";
 import { type Column, ListCard, Table } from "../ui/list.tsx";
 import { Unloaded } from "../ui/problem.tsx";
 import { SelectField } from "../ui/select.tsx";
@@ -154,7 +154,7 @@ function Money({ money: of }: Pick<Overview, "money">) {
   return (
     <Card
       title="Money"
-      note="Usage of all users. Revenue is what the used tokens were sold for: a plan has its own price, and trials and grants bring nothing. Days in UTC."
+      note="The page Usage shows tokens at the standard rate. Revenue is what they were sold for: a plan has its own price, and trials and grants bring nothing. All users, days in UTC."
       flush
     >
       <Table
@@ -349,7 +349,14 @@ function Margins() {
   const nameOf = (row: Group) =>
     row.plan_id == null ? (row.email ?? (idOf(row) || "No plan")) : planName(row.plan_id);
   const columns: Column<Group>[] = [
-    { title: "Group", cell: (row) => <span className="break-all">{nameOf(row)}</span> },
+    {
+      title: "Group",
+      cell: (row) => (
+        <span className="wrap-anywhere">
+          <Name text={nameOf(row)} />
+        </span>
+      ),
+    },
     { title: "Requests", wide: true, numeric: true, cell: (row) => number(row.requests) },
     { title: "Billed tokens", numeric: true, cell: (row) => number(row.cost_tokens) },
     { title: "At the standard rate", wide: true, numeric: true, cell: (row) => tokensInDollars(row.cost_tokens) },

@@ -84,7 +84,9 @@ const COLUMNS: VirtualColumn<LoggedRequest>[] = [
           <RequestLink request={request} className="min-w-0" />
           <span className="shrink-0 text-sm text-muted">{instant(request.created_at)}</span>
         </span>
-        {textCell(request.error === null ? apiName(request) : failureWords(request.error))}
+        {textCell(
+          request.error === null ? `${apiName(request)} · ${callerName(request)}` : failureWords(request.error),
+        )}
         <span className="flex items-center justify-between gap-3">
           <StatusBadge request={request} />
           <span>{dollars(request.cost_tokens)}</span>

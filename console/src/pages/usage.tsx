@@ -11,7 +11,7 @@ import {
 import { chosenFilters, useFilterSetter } from "../filters.ts";
 import { daysInWords, forecast } from "../forecast.ts";
 import { capital, count, day as dayOf, dayOfYear, dollars, number, short } from "../format.ts";
-import { Callout, Card, Empty, PageHeader, Segments } from "../ui/basics.tsx";
+import { Callout, Card, Empty, Name, PageHeader, Segments } from "../ui/basics.tsx";
 import { Meter, OTHERS_COLOUR, SERIES_COLOURS, type Series, StackedChart, Swatch } from "../ui/chart.tsx";
 import { useCsvDownload } from "../ui/csv-download.tsx";
 import { Icon } from "../ui/icons.tsx";
@@ -448,7 +448,7 @@ function GroupName({ row, dimensions, filters }: { row: Row } & Pick<GroupsProps
   const narrow = row.group === null ? null : filtersOf(row.group, dimensions, filters);
   const next = narrow === null ? undefined : NAMED.find((dimension) => !isNarrowedBy(narrow, dimension));
   if (narrow === null || next === undefined)
-    return row.id === ALL ? <strong className="font-semibold">{row.name}</strong> : row.name;
+    return row.id === ALL ? <strong className="font-semibold">{row.name}</strong> : <Name text={row.name} />;
   return (
     <Link
       from="/usage"
@@ -459,7 +459,7 @@ function GroupName({ row, dimensions, filters }: { row: Row } & Pick<GroupsProps
       activeProps={{ "aria-current": undefined }}
       className="font-medium hover:underline"
     >
-      {row.name}
+      <Name text={row.name} />
     </Link>
   );
 }

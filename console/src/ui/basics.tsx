@@ -1,5 +1,5 @@
 import { Link, type LinkProps } from "@tanstack/react-router";
-import type { ButtonHTMLAttributes, ReactNode } from "react";
+import { type ButtonHTMLAttributes, Fragment, type ReactNode } from "react";
 import { RUN_STATUSES, type RunStatus, WITH_ERRORS } from "../run-words.ts";
 import { Icon, type IconName } from "./icons.tsx";
 
@@ -271,3 +271,14 @@ export function Segments({ label, segments }: { label: string; segments: readonl
 /** Classes of one choice in a row of choices. */
 export const segmentClass = (chosen: boolean) =>
   `rounded-md px-2.5 py-1 text-sm font-medium whitespace-nowrap ${chosen ? "bg-panel text-ink shadow-xs ring-1 ring-line" : "text-muted hover:text-ink"}`;
+
+/** A name such as a model's id, which breaks after its separators before it breaks in a word. */
+export function Name({ text }: { text: string }) {
+  return text.split(/(?<=[/:@-])/).map((part, place) => (
+    // biome-ignore lint/suspicious/noArrayIndexKey: the parts have an order, and no other identity
+    <Fragment key={place}>
+      {place > 0 && <wbr />}
+      {part}
+    </Fragment>
+  ));
+}

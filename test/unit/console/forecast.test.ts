@@ -10,7 +10,7 @@ const PAID = { is_trial: false, trial_ends_at: "2026-01-01T00:00:00Z" };
 
 // The tokens of a trial expire with it, however few are used.
 test.each([
-  ["1,000 a day of 5,000", PAID, 1_000, { days: 5, why: "at the rate of the last 7 days" }],
+  ["1,000 a day of 5,000", PAID, 1_000, { days: 5, why: "at the last week's rate, unless tokens expire first" }],
   ["no usage", PAID, 0, null],
   ["a trial that outlasts the tokens", trial("2026-03-20T12:00:00Z"), 1_000, { days: 5, why: expect.any(String) }],
   ["a trial that ends first", trial("2026-03-03T12:00:00Z"), 1_000, { days: 2, why: "then the trial ends" }],

@@ -7,8 +7,8 @@ test.each<[string, Partial<LoggedRequest>]>([
   ["Website", { api_key_id: "0190aaaa-0000-7000-8000-000000abcdef", api_key_name: "Website", run_id: "r" }],
   ["Key …abcdef", { api_key_id: "0190aaaa-0000-7000-8000-000000abcdef" }],
   ["Console", {}],
-  ["Run of Scout", { run_id: "r", agent_name: "Scout" }],
-  ["Run of an agent", { run_id: "r" }],
+  ["Scout", { run_id: "r", agent_name: "Scout" }],
+  ["An agent", { run_id: "r" }],
 ])("a request was made by: %s", (name, request) => {
   expect(callerName({ ...NOBODY, ...request } as LoggedRequest)).toBe(name);
 });
