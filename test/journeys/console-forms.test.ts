@@ -304,6 +304,7 @@ it("the operator can find, create, grant tokens to, suspend and erase users, mov
   await shows(page, "2026-04-02T10:30:00");
   await page.getByRole("link", { name: "Users" }).click();
   await page.getByRole("searchbox", { name: "Find users" }).fill("grace@");
+  await page.waitForURL(/search=grace/); // the list of before has her row too, and the new one closes its dialog
   await row.getByRole("cell", { name: "110,001,000" }).waitFor(); // the plan was renewed meanwhile
 
   await act("Erase user");
