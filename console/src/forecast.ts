@@ -11,8 +11,8 @@ export interface Forecast {
 }
 
 /**
- * How long the balance lasts at the rate of the last week, but never beyond the end of a trial. null: no
- * usage, and no trial.
+ * How long the balance lasts at the rate of the last week, but never beyond the end of a trial. null: no usage, and no
+ * trial with tokens.
  */
 export function forecast(
   {
@@ -27,7 +27,7 @@ export function forecast(
   const spent = week.reduce((sum, { cost_tokens }) => sum + cost_tokens, 0);
   const spent_after = spent === 0 ? Number.POSITIVE_INFINITY : token_balance / (spent / week.length);
   const trial_ends_after =
-    is_trial && trial_ends_at !== null
+    is_trial && token_balance > 0 && trial_ends_at !== null
       ? Math.max(0, Date.parse(trial_ends_at) - now) / DAY_MS
       : Number.POSITIVE_INFINITY;
   if (trial_ends_after < spent_after) return { days: trial_ends_after, why: "then the trial ends" };

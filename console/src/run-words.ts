@@ -2,6 +2,9 @@ import type { Run } from "./api/queries.ts";
 import { dollars, words } from "./format.ts";
 import type { Tone } from "./ui/basics.tsx";
 
+/** The metadata of a run on another model: the id of the run that it repeats. */
+export const REPLAY_OF = "replay_of";
+
 /** Plain words for the API's codes about runs. */
 
 export type RunStatus = Run["status"];

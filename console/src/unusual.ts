@@ -1,5 +1,6 @@
 import { TOKENS_PER_CENT } from "../../src/kernel/constants.ts";
 import type { Run, UsageSummary } from "./api/queries.ts";
+import { REPLAY_OF } from "./run-words.ts";
 
 /** Agents that cost more than usual, and the version that made them. */
 
@@ -27,28 +28,35 @@ export function unusualAgents(recent: UsageSummary, longer: UsageSummary): Unusu
   });
 }
 
-type CostOfRun = Pick<Run, "agent_version" | "trigger" | "queued_at"> & { usage: Pick<Run["usage"], "cost_tokens"> };
+type CostOfRun = Pick<Run, "agent_version" | "trigger" | "metadata" | "queued_at"> & {
+  usage: Pick<Run["usage"], "cost_tokens">;
+};
+const sumOf = (runs: readonly CostOfRun[]) => runs.reduce((sum, { usage }) => sum + usage.cost_tokens, 0);
 
 /**
- * The version since which runs cost more: its first run was on the day `since` or later, and on average its runs cost at
- * least twice as much as any run of the versions before. null: the figures blame none, because runs of an older version
- * cost as much or there are only more runs.
+ * The version since which runs cost more: no run of it or of a later one is older than the day `since`, they made most of
+ * the cost since then, and on average each cost at least twice as much as any run of the versions before. null: the figures
+ * blame none, for example because there are only more runs.
  */
 export function dearerVersion(runs: readonly CostOfRun[], since: string): number | null {
-  // A test runs a draft, which is no version.
-  const charged = runs.filter(({ trigger, usage }) => trigger !== "test" && usage.cost_tokens > 0);
+  // A test runs a draft, which is no version, and a replay another model than the version's.
+  const charged = runs.filter(
+    ({ trigger, metadata, usage }) =>
+      trigger !== "test" && metadata?.[REPLAY_OF] === undefined && usage.cost_tokens > 0,
+  );
+  const recent_cost = sumOf(charged.filter(({ queued_at }) => queued_at >= since));
   const versions = [...new Set(charged.map(({ agent_version }) => agent_version))].toSorted(
     (one, other) => one - other,
   );
   const isToBlame = (version: number) => {
-    const own = charged.filter(({ agent_version }) => agent_version === version);
+    const own = charged.filter(({ agent_version }) => agent_version >= version);
     const before = charged.filter(({ agent_version }) => agent_version < version).map(({ usage }) => usage.cost_tokens);
-    const average = own.reduce((sum, { usage }) => sum + usage.cost_tokens, 0) / own.length;
     return (
       before.length > 0 &&
       own.every(({ queued_at }) => queued_at >= since) &&
-      average >= DEARER_TIMES * Math.max(...before)
+      sumOf(own) > recent_cost / 2 &&
+      sumOf(own) / own.length >= DEARER_TIMES * Math.max(...before)
     );
   };
-  return versions.find(isToBlame) ?? null;
+  return versions.findLast(isToBlame) ?? null;
 }

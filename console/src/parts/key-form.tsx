@@ -47,15 +47,12 @@ const DECIDE = "agents:approve" as const;
 
 /** The rights of a key, by the names that the form has for them. */
 export function rightsInWords(scopes: readonly string[]): string {
-  const own = scopes.filter((scope) => scope !== DECIDE);
-  const preset = PRESETS.find(([, , rights]) => {
-    const of_preset: readonly string[] = scopesOf(rights);
-    return of_preset.length === own.length && of_preset.every((scope) => own.includes(scope));
-  });
-  const areas = AREAS.flatMap(([area, title]) => {
-    if (own.includes(`${area}:write`)) return [title];
-    return own.includes(`${area}:read`) ? [`${title} (read)`] : [];
-  });
+  const rightTo = (area: keyof Rights): Right =>
+    scopes.includes(`${area}:write`) ? "write" : scopes.includes(`${area}:read`) ? "read" : "none";
+  const preset = PRESETS.find(([, , rights]) => AREAS.every(([area]) => rights[area] === rightTo(area)));
+  const areas = AREAS.flatMap(([area, title]) =>
+    rightTo(area) === "none" ? [] : rightTo(area) === "read" ? [`${title} (read)`] : [title],
+  );
   const names = preset === undefined ? areas : [preset[1]];
   return [...names, ...(scopes.includes(DECIDE) ? ["Decides for you"] : [])].join(", ");
 }

@@ -26,10 +26,10 @@ const LOW_DAYS = 7;
 /** What needs the person, by agent, each with its button. */
 export function NeedsYou() {
   const { data, error, refetch } = useQuery(troubledAgentsQuery);
-  const { data: runs = [] } = useQuery(erroneousRunsQuery);
+  const { data: runs = [], isPending } = useQuery(erroneousRunsQuery);
   const { data: secrets = [] } = useQuery(returnedSecretsQuery);
   const low = useLowBalance();
-  if (data === undefined) return <Unloaded error={error} refetch={refetch} />;
+  if (data === undefined || isPending) return <Unloaded error={error} refetch={refetch} />;
   // A disabled agent runs by no schedule, so it may have nothing to show.
   const troubled = data.agents
     .map((agent) => ({ agent, failing: failingRun(agent, runs) }))
@@ -146,7 +146,7 @@ function Failing({ agent: { id }, run, reason }: { agent: Agent; run: LastRun; r
   );
 }
 
-/** The agent's first schedule runs, another one does not. */
+/** A schedule that is paused, or whose failed run is not among the runs that were read. */
 function OtherSchedule({ agent: { id } }: { agent: Agent }) {
   return (
     <Need
@@ -156,7 +156,7 @@ function OtherSchedule({ agent: { id } }: { agent: Agent }) {
         </Link>
       }
     >
-      One of its schedules is paused or fails.
+      A schedule is paused, or failed and has not succeeded since.
     </Need>
   );
 }

@@ -3,12 +3,11 @@ import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 import { call } from "../api/client.ts";
 import { type Run, type RunDetail, stale } from "../api/queries.ts";
-import { hasEnded } from "../run-words.ts";
+import { hasEnded, REPLAY_OF } from "../run-words.ts";
 import { Button, buttonClass } from "../ui/basics.tsx";
 import { Confirm, Dialog, useKeptOpen } from "../ui/dialog.tsx";
 import { ModelChoices } from "../ui/picker.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
-import { REPLAY_OF } from "./run-comparison.tsx";
 import { remedyOf } from "./run-remedy.tsx";
 
 /**

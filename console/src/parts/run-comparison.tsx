@@ -3,12 +3,9 @@ import { Link } from "@tanstack/react-router";
 import type { ReactNode } from "react";
 import { anyRunQuery, type Run, type RunDetail } from "../api/queries.ts";
 import { count, dollars, duration, instant } from "../format.ts";
-import { failure } from "../run-words.ts";
+import { failure, REPLAY_OF } from "../run-words.ts";
 import { Card, Status } from "../ui/basics.tsx";
 import { Markdown } from "../ui/markdown.tsx";
-
-/** The metadata of a run on another model: the id of the run that it repeats. */
-export const REPLAY_OF = "replay_of";
 
 /** A run's metadata without the run that it repeats. */
 export const ownMetadata = ({ metadata }: Pick<Run, "metadata">): [name: string, value: string][] =>

@@ -122,9 +122,10 @@ export function StepCard({ run, step, is_selected }: StepProps) {
 }
 
 /** Whether the step repeats a failed model call, with the same result. */
-function isRetryWithSameError({ steps }: RunDetail, { index, error }: Step): boolean {
-  const before = steps.find((each) => each.index === index - 1)?.error;
-  return error !== null && JSON.stringify(before) === JSON.stringify(error);
+function isRetryWithSameError({ steps }: RunDetail, { index, type, error }: Step): boolean {
+  const before = steps.find((each) => each.index === index - 1);
+  if (type !== "model" || before?.type !== "model" || error === null) return false;
+  return JSON.stringify(before.error) === JSON.stringify(error);
 }
 
 /** What a model call was sent, by the parts of the page that show it. */

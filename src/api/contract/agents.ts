@@ -280,7 +280,7 @@ export const listAgents = routes.get("/api/v1/agents", {
     }),
     needs_attention: z.literal("true").optional().openapi({
       description:
-        "true: only agents whose newest run failed or had errors, or with a schedule that is paused or whose last run failed",
+        "true: only agents whose newest run failed or had errors, or with a schedule that is paused or has consecutive_failures",
     }),
   }),
   answers: { 200: json(pageSchema({ agents: agentSchema }), "a page of agents") },

@@ -15,6 +15,7 @@ test.each([
   ["a trial that outlasts the tokens", trial("2026-03-20T12:00:00Z"), 1_000, { days: 5, why: expect.any(String) }],
   ["a trial that ends first", trial("2026-03-03T12:00:00Z"), 1_000, { days: 2, why: "then the trial ends" }],
   ["a trial without usage", trial("2026-03-03T12:00:00Z"), 0, { days: 2, why: "then the trial ends" }],
+  ["a trial whose tokens are used up", { ...trial("2026-03-03T12:00:00Z"), token_balance: 0 }, 0, null],
 ])("the balance lasts: %s", (_, account, cost_tokens, expected) => {
   expect(forecast({ token_balance: 5_000, ...account }, week(cost_tokens), NOW)).toEqual(expected);
 });

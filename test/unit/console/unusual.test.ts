@@ -4,17 +4,19 @@ import { expect, test } from "vitest";
 const path = "../../../console/src/unusual.ts";
 const { dearerVersion } = await import(path);
 
-/** Runs of an agent, newest first: the version, the day of the month, the cost and, if it is not a schedule, the start. */
-const runsOf = (rows: readonly [number, number, number, "test"?][]) =>
-  rows.map(([agent_version, day, cost_tokens, trigger = "schedule" as const]) => ({
+type Row = [version: number, day: number, cost_tokens: number, kind?: "test" | "replay"];
+/** Runs of an agent, newest first. */
+const runsOf = (rows: readonly Row[]) =>
+  rows.map(([agent_version, day, cost_tokens, kind]) => ({
     agent_version,
-    trigger,
+    trigger: kind === "test" ? "test" : "schedule",
+    metadata: kind === "replay" ? { replay_of: "a run" } : null,
     queued_at: `2026-03-${String(day).padStart(2, "0")}T09:00:00.000Z`,
     usage: { cost_tokens },
   }));
 
 // The 9th and the 10th cost more than usual.
-test.each<[string, Parameters<typeof runsOf>[0], number | null]>([
+test.each<[string, Row[], number | null]>([
   [
     "the version whose runs cost more",
     [
@@ -95,6 +97,26 @@ test.each<[string, Parameters<typeof runsOf>[0], number | null]>([
       [2, 10, 100],
       [1, 8, 100],
     ],
+    null,
+  ],
+  [
+    "none by a replay, which another model answers",
+    [
+      [2, 10, 900, "replay"],
+      [1, 10, 100],
+      [1, 8, 100],
+    ],
+    null,
+  ],
+  ["none, if the version before made the rise by more runs", [[2, 10, 250], ...Array<Row>(6).fill([1, 9, 100])], null],
+  [
+    "the version that made most of the rise, not on a dearer one before",
+    [...Array<Row>(5).fill([3, 10, 2_000]), [2, 9, 250], [1, 8, 100]],
+    3,
+  ],
+  [
+    "none, if a dear version was mended and the mended one only runs more",
+    [...Array<Row>(6).fill([3, 10, 100]), [2, 9, 250], [1, 8, 100]],
     null,
   ],
   ["none without a run before", [[2, 10, 900]], null],
