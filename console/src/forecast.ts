@@ -6,7 +6,7 @@ const DAY_MS = 86_400_000;
 
 export interface Forecast {
   days: number;
-  /** What the number of days follows from. The profile does not say when tokens expire, but for those of a trial. */
+  /** What the number of days follows from. Of all expiries the profile has only the trial's. */
   why: string;
 }
 

@@ -468,7 +468,7 @@ function createLists({
   store: AgentsStore;
   records(user_id: string, rows: AgentRow[]): Promise<AgentRecord[]>;
 }) {
-  /** The agents whose newest run failed or had errors, and those with a schedule that is paused or fails, also if a chat succeeded since. */
+  /** The agents whose newest run failed or had errors, and those with a schedule that is paused or fails. */
   const agentsInNeed = async (user_id: string): Promise<string[]> => {
     const failing = store.ids(user_id).then((ids) => runs.failingAgents(user_id, ids));
     return (await Promise.all([failing, schedules.troubledAgents(user_id)])).flat();

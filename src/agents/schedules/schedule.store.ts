@@ -108,7 +108,7 @@ export async function selectOfAgents(
   });
 }
 
-/** The agents of which a schedule is paused, or is on and has failures in a row. */
+/** The agents with a schedule that is paused, or that is on and has failures in a row. */
 export async function selectTroubledAgents(sql: Sql, user_id: string): Promise<string[]> {
   const rows = await sql.query<{ agent_id: string }>({
     name: "schedule_troubled_agents",

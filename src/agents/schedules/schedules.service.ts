@@ -79,7 +79,7 @@ export function createSchedules(deps: { db: Db; clock: Clock; notify(event: Sche
     /** The schedules of these agents, also default ones that were never set. */
     ofAgents: (user_id: string, agent_ids: readonly string[], sql: Sql = db): Promise<ScheduleState[]> =>
       scheduleStore.selectOfAgents(sql, user_id, agent_ids),
-    /** The agents of which a schedule is paused, or is on and has failures in a row. */
+    /** The agents with a schedule that is paused, or that is on and has failures in a row. */
     troubledAgents: (user_id: string): Promise<string[]> => scheduleStore.selectTroubledAgents(db, user_id),
     /** A page of an agent's schedules, in the order of their creation; `after_id` is the last one of the page before. */
     list: (agent: AgentKey, page: { limit: number; after_id: string | null }): Promise<ScheduleRow[]> =>
