@@ -2,6 +2,7 @@ import { describe, expect, it, test } from "vitest";
 import { checkInput, checkSchema } from "../../../src/agents/definitions/agent-config.ts";
 import { PurserError } from "../../../src/kernel/errors.ts";
 import { findSchemaFault, type Schema, toStrictSchema } from "../../../src/platform/lib/value-schema.ts";
+import { threadMs } from "../../support/held.ts";
 
 // contract 6.14: schemas of users
 
@@ -98,9 +99,9 @@ describe("a schema is rejected in less than a second", () => {
       "",
     ],
   ])("%s", (_what, schema, at) => {
-    const began = performance.now();
+    const began_ms = threadMs();
     const found = faultOf(() => checkSchema(schema, "input_schema"));
-    expect(performance.now() - began).toBeLessThan(1_000);
+    expect(threadMs() - began_ms).toBeLessThan(1_000);
     const param =
       typeof at === "string"
         ? at === ""
@@ -152,9 +153,9 @@ describe("an input", () => {
   it("is matched with a pattern that would take a backtracking engine for ever in less than a second", () => {
     const slow = object({ a: { type: "string", pattern: "^(?:a+)+$" } });
     expect(findSchemaFault(slow)).toBeNull();
-    const began = performance.now();
+    const began_ms = threadMs();
     expect(faultOf(() => checkInput(slow, { a: `${"a".repeat(60_000)}b` }))).toEqual([400, "invalid_value", "input.a"]);
-    expect(performance.now() - began).toBeLessThan(1_000);
+    expect(threadMs() - began_ms).toBeLessThan(1_000);
   });
 });
 

@@ -9,6 +9,7 @@ import type { Model, ModelSettings, ModelsConfig } from "../../../src/gateway/mo
 import { BUILT_IN_PROVIDERS, PROVIDER_KEYS } from "../../../src/gateway/models/providers.ts";
 import { rankModels } from "../../../src/gateway/models/routing.ts";
 import { isUuid } from "../../../src/platform/lib/ids.ts";
+import { threadMs } from "../../support/held.ts";
 import { modelOf, requestOf } from "./model-fixture.ts";
 
 const LAB = { name: "lab", kind: "openai-compatible" as const, base_url: "http://127.0.0.1:1/v1", api_key_env: null };
@@ -191,8 +192,8 @@ describe("routing", () => {
   });
 
   it("takes linear time on hostile prompts", () => {
-    const started = performance.now();
+    const began_ms = threadMs();
     route(asks("class ".repeat(300_000)));
-    expect(performance.now() - started).toBeLessThan(2_000);
+    expect(threadMs() - began_ms).toBeLessThan(2_000);
   });
 });

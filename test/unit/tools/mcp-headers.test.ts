@@ -1,5 +1,6 @@
 import { expect, it } from "vitest";
 import { argumentHeaders, readHeaders } from "../../../src/agents/tools/mcp-headers.ts";
+import { threadMs } from "../../support/held.ts";
 
 const schema = (properties: unknown) => ({ type: "object", properties });
 const region = { type: "string", "x-mcp-header": "Region" };
@@ -42,9 +43,9 @@ it("10,000 headers of one tool are read within two seconds", () => {
   const many = Object.fromEntries(
     Array.from({ length: 10_000 }, (_, n) => [`a${n}`, { type: "string", "x-mcp-header": `H${n}` }]),
   );
-  const began = performance.now();
+  const began_ms = threadMs();
   expect(argumentHeaders(schema(many))).toHaveLength(10_000);
-  const took_ms = Math.round(performance.now() - began);
+  const took_ms = Math.round(threadMs() - began_ms);
   console.log(`10,000 headers of a tool: ${took_ms} ms`);
   expect(took_ms).toBeLessThan(2_000);
 });

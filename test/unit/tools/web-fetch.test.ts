@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { ToolCall } from "../../../src/agents/tools/tools.types.ts";
 import type { ToolsConfig, WebFetchSettings } from "../../../src/api/contract/tools.ts";
 import { newMark } from "../../../src/safety/fence.ts";
+import { threadMs } from "../../support/held.ts";
 import { pdfOf } from "../../support/pdf.ts";
 import { type Site, startSite } from "../../support/sites.ts";
 import { aCall, toolsWith, UNSTOPPED } from "../../support/tools.ts";
@@ -200,14 +201,9 @@ describe("after untrusted content has entered the run", () => {
 
   it("an owner's text of brackets is searched in linear time", async () => {
     const owner_text = `https://a.example/${")".repeat(400_000)}x `.repeat(3);
-    let least_ms = Number.POSITIVE_INFINITY;
-    // The quickest of several attempts, because other processes slow the machine.
-    for (let tries = 0; tries < 5 && least_ms >= 500; tries += 1) {
-      const start = performance.now();
-      await call({ url: `${site.url}/echo` }, {}, { taint: taint({ owner_text }) });
-      least_ms = Math.min(least_ms, performance.now() - start);
-    }
-    expect(least_ms).toBeLessThan(500);
+    const began_ms = threadMs();
+    await call({ url: `${site.url}/echo` }, {}, { taint: taint({ owner_text }) });
+    expect(threadMs() - began_ms).toBeLessThan(1_000);
   });
 
   it("a request with an effect can only go to listed hosts", async () => {
