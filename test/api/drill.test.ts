@@ -106,8 +106,8 @@ test("due schedules and runs that were queued before wait, and go on when the co
   expect([await statusOf(queued_id), await occurrences()]).toEqual(["queued", []]);
   lab.upstream.answer(completion("Told."));
   await lab.service.restart();
-  await expect.poll(() => statusOf(queued_id), { timeout: 10_000 }).toBe("succeeded");
-  await expect.poll(async () => (await occurrences()).length, { timeout: 10_000 }).toBe(1);
-  await expect.poll(() => receiver.received.map(({ path }) => path), { timeout: 10_000 }).toContain("/notices");
+  await expect.poll(() => statusOf(queued_id)).toBe("succeeded");
+  await expect.poll(async () => (await occurrences()).length).toBe(1);
+  await expect.poll(() => receiver.received.map(({ path }) => path)).toContain("/notices");
   expect((await user.get("/api/v1/models")).headers.get("purser-mode")).toBeNull();
 });

@@ -132,7 +132,7 @@ describe("an operator's session stops at once on every node", () => {
       [401, "session_expired"],
     ],
   };
-  it.each(Object.entries(ENDS))("%s", async (_, [end, answer]) => {
+  it.each(Object.entries(ENDS))("%s", { retry: 2 }, async (_, [end, answer]) => {
     const operator = await newOperator();
     const node = await service.anotherNode();
     const there = () =>

@@ -43,7 +43,7 @@ async function agentWith(fields: object): Promise<string> {
 const runOf = async ({ agent_id, id }: { agent_id: string; id: string }): Promise<Found> =>
   (await user.get(`/api/v1/agents/${agent_id}/runs/${id}`)).body;
 async function become(run: Found, status: string): Promise<Found> {
-  await expect.poll(async () => (await runOf(run)).status, { timeout: 10_000 }).toBe(status);
+  await expect.poll(async () => (await runOf(run)).status).toBe(status);
   return runOf(run);
 }
 /** A run of the agent that waits for tokens. */
@@ -200,7 +200,7 @@ describe("a run that the balance does not cover", () => {
   test("asks again after a grant that is too small", async () => {
     const run = await waiting(await agentWith({}));
     await grant(5);
-    await expect.poll(async () => (await runOf(run)).decisions.length, { timeout: 10_000 }).toBe(1);
+    await expect.poll(async () => (await runOf(run)).decisions.length).toBe(1);
     const again = await become(run, "requires_action");
     await decide(again, "reject");
     expect(await become(run, "failed")).toMatchObject({ error: { code: "insufficient_tokens" } });

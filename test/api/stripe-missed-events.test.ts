@@ -16,8 +16,6 @@ const BOUGHT = 6_250_000;
 const STARTER = 18_000_000;
 /** Longer than the time that the webhook has. */
 const LATE_SECONDS = 360;
-/** A failing call is repeated by Stripe's SDK. */
-const POLL = { timeout: 15_000 };
 const LIST = /^GET \/v1\/events$/;
 
 let stripe: Awaited<ReturnType<typeof startStripe>>;
@@ -229,7 +227,7 @@ describe("the reading of Stripe's list", () => {
     stripe.answerWith(LIST, { status: 429, body: '{"error": {"type": "rate_limit_error"}}' });
     await db.query({ text: "update payment_event_reading set read_to = now(), after_event = 'evt_known'" });
     await readPage();
-    await expect.poll(readings, POLL).toMatchObject([{ failures: 1, after_event: "evt_known" }]);
+    await expect.poll(readings).toMatchObject([{ failures: 1, after_event: "evt_known" }]);
   });
 
   it("continues page by page on any node, and repeats a page whose position was lost with its process", async () => {
@@ -311,10 +309,10 @@ describe("the reading of Stripe's list", () => {
     const { id } = await paidUnseen();
     fail();
     await readPage();
-    await expect.poll(readings, POLL).toMatchObject([{ failures: 1 }]);
+    await expect.poll(readings).toMatchObject([{ failures: 1 }]);
     const [first] = await readings();
     await readPage();
-    await expect.poll(readings, POLL).toMatchObject([{ failures: 2 }]);
+    await expect.poll(readings).toMatchObject([{ failures: 2 }]);
     const [second] = await readings();
     expect(second?.waits_seconds).toBeGreaterThan((first?.waits_seconds ?? 0) + 30);
     expect(service.warned("list of events was not read").at(-1)?.error).toMatchObject({
@@ -334,7 +332,7 @@ describe("the reading of Stripe's list", () => {
     loseEvents();
     stripe.answerWith(/GET \/v1\/checkout\/sessions/, { status: 500, body: "" });
     await readPage();
-    await expect.poll(readings, POLL).toMatchObject([{ read_to: null, failures: 1 }]);
+    await expect.poll(readings).toMatchObject([{ read_to: null, failures: 1 }]);
     expect([await statusOf(first.id), await statusOf(abandoned.id)]).toEqual(["pending", "failed"]);
     const [failed] = service.warned("a payment event failed");
     expect(failed).toMatchObject({
@@ -343,7 +341,7 @@ describe("the reading of Stripe's list", () => {
     });
     stripe.answerWith(null);
     await db.query({ text: "update payment_event_reading set next_read_at = now()" });
-    await expect.poll(() => statusOf(first.id), POLL).toBe("succeeded");
+    await expect.poll(() => statusOf(first.id)).toBe("succeeded");
   });
 
   it("misses nothing if the database's clock is 20 minutes ahead of Stripe's", async () => {
@@ -355,7 +353,7 @@ describe("the reading of Stripe's list", () => {
     stripe.ageEvents(1_200);
     await db.query({ text: "update payment_event_reading set next_read_at = now()" });
     await setClock();
-    await expect.poll(() => statusOf(id), POLL).toBe("succeeded");
+    await expect.poll(() => statusOf(id)).toBe("succeeded");
   });
 
   it("begins again when Stripe has deleted the event at its position", async () => {
@@ -373,14 +371,14 @@ describe("the reading of Stripe's list", () => {
       const before = stripe.requests.length;
       await service.restart();
       const first = () => stripe.requests.slice(before).find(({ path }) => path === "/v1/events");
-      await expect.poll(first, POLL).toBeDefined();
+      await expect.poll(first).toBeDefined();
       const { gte } = (first()?.form.created ?? {}) as { gte?: string };
       return Math.round((Date.now() / 1000 - Number(gte)) / 86_400);
     };
     const { id } = await paidUnseen();
     stripe.ageEvents(86_400);
     expect(await begin()).toBe(30);
-    await expect.poll(() => statusOf(id), POLL).toBe("succeeded");
+    await expect.poll(() => statusOf(id)).toBe("succeeded");
     await db.query({ text: "update billing_account set customer_provider = null, customer_reference = null" });
     expect(await begin()).toBe(0);
   });

@@ -196,7 +196,7 @@ waiting(
     const asked = performance.now();
     const ready = await fetch(`${node}/readyz`);
     expect([ready.status, await ready.json()]).toEqual([503, { status: "not ready", reason: "database_away" }]);
-    expect(performance.now() - asked).toBeLessThan(4_000);
+    expect(performance.now() - asked).toBeLessThan(10_000);
     service.signal("SIGTERM");
     expect((await service.ended).code).toBe(1);
     expect(service.stderr()).toContain("the drain is over");

@@ -177,7 +177,7 @@ const rest = () =>
             and (next_attempt_at <= clock_timestamp() + interval '1 second' or last_status is null and last_error is null)`,
           values: [agent.user_id],
         }),
-      { interval: 5, timeout: 10_000 },
+      { interval: 5 },
     )
     .toEqual([]);
 

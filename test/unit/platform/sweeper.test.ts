@@ -34,10 +34,10 @@ test("before each turn the sweeper asks whether it is paused, and then carries n
     return is_paused;
   };
   const sweeper = startSweeper({ sources: [source], log: createLog("silent"), isPaused });
-  await expect.poll(() => carried_out, { timeout: 3_000 }).toBe(1);
+  await expect.poll(() => carried_out).toBe(1);
   is_paused = true;
   const before = asked;
-  await expect.poll(() => asked, { timeout: 4_000 }).toBeGreaterThan(before + 1);
+  await expect.poll(() => asked).toBeGreaterThan(before + 1);
   expect(carried_out).toBe(1);
   await sweeper.stop();
 });
