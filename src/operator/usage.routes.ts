@@ -21,6 +21,8 @@ const FIGURES = [
   "margin_micro_usd",
   "requests_of_unknown_cost",
 ] as const;
+/** Text in the CSV: JSON, or empty. */
+const OTHER_REVENUE = "revenue_in_other_currencies";
 
 /** Usage, revenue and margin over all users: contract 8.10. */
 export function usageRoutes({ db, clock }: { db: Db; clock: Clock }): Router {
@@ -32,9 +34,12 @@ export function usageRoutes({ db, clock }: { db: Db; clock: Clock }): Router {
     const groups = group_by === "day" ? found.toSorted((a, b) => ((a.name ?? "") < (b.name ?? "") ? -1 : 1)) : found;
     const named = groups.map(({ name, ...figures }): Row => ({ [NAME_FIELDS[group_by]]: name, ...margin(figures) }));
     if (format === "csv") {
-      const head = csvLine([NAME_FIELDS[group_by], ...FIGURES]);
+      const head = csvLine([NAME_FIELDS[group_by], ...FIGURES, OTHER_REVENUE]);
       const name = (row: Row) => row[NAME_FIELDS[group_by]] ?? null;
-      const lines = named.map((row) => csvLine([defused(name(row) ?? ""), ...FIGURES.map((field) => row[field])]));
+      const other = (row: Row) => (isEmpty(row[OTHER_REVENUE]) ? null : JSON.stringify(row[OTHER_REVENUE]));
+      const lines = named.map((row) =>
+        csvLine([defused(name(row) ?? ""), ...FIGURES.map((field) => row[field]), other(row)]),
+      );
       return csvFile({ name: "usage", head }, lines, (line) => line);
     }
     const skipped = Number(decodeCursor(cursor, NUMBER_KEY) ?? 0);
@@ -50,9 +55,12 @@ export function usageRoutes({ db, clock }: { db: Db; clock: Clock }): Router {
   return router;
 }
 
+const isEmpty = (sums: Record<string, number>) => Object.keys(sums).length === 0;
+
+/** Upstream costs are in US dollars, so there is no margin with revenue in another currency. */
 function margin(figures: Omit<Figures, "margin_micro_usd">): Figures {
-  const { upstream_cost_micro_usd: upstream, revenue_micro_usd: revenue } = figures;
-  return { ...figures, margin_micro_usd: upstream === null ? null : revenue - upstream };
+  const { upstream_cost_micro_usd: upstream, revenue_micro_usd: revenue, revenue_in_other_currencies: other } = figures;
+  return { ...figures, margin_micro_usd: upstream === null || !isEmpty(other) ? null : revenue - upstream };
 }
 
 /** The sum of groups. Its upstream cost is unknown where that of one group is. */
@@ -61,11 +69,15 @@ export function computeTotal(groups: readonly UsageOfGroup[]): Figures {
     groups.reduce((total, group) => total + group[field], 0);
   const is_known = groups.every(({ upstream_cost_micro_usd }) => upstream_cost_micro_usd !== null);
   const upstream = groups.reduce((total, group) => total + (group.upstream_cost_micro_usd ?? 0), 0);
+  const other: Record<string, number> = {};
+  for (const [currency, micro] of groups.flatMap((group) => Object.entries(group.revenue_in_other_currencies)))
+    other[currency] = (other[currency] ?? 0) + micro;
   return margin({
     requests: sum("requests"),
     tokens: sum("tokens"),
     cost_tokens: sum("cost_tokens"),
     revenue_micro_usd: sum("revenue_micro_usd"),
+    revenue_in_other_currencies: other,
     upstream_cost_micro_usd: is_known ? upstream : null,
     requests_of_unknown_cost: sum("requests_of_unknown_cost"),
   });

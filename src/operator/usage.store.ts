@@ -1,3 +1,4 @@
+import { currencyDigits } from "../account/billing/currency.ts";
 import type { UsageGroup } from "../api/contract/admin-overall.ts";
 import { TOKENS_PER_CENT } from "../kernel/constants.ts";
 import type { Db } from "../platform/db/db.ts";
@@ -5,8 +6,6 @@ import { readStatement } from "../platform/db/sql-functions.ts";
 import type { Instant } from "../platform/lib/instant.ts";
 
 const USAGE_OF_ALL = readStatement(import.meta.dirname, "usage-of-all");
-/** What a token of overage is sold for. */
-const OVERAGE_MICRO_USD = 10_000 / TOKENS_PER_CENT;
 
 /** The usage of one model, user, plan or day. */
 export interface UsageOfGroup {
@@ -16,6 +15,8 @@ export interface UsageOfGroup {
   tokens: number;
   cost_tokens: number;
   revenue_micro_usd: number;
+  /** Millionths of each currency. */
+  revenue_in_other_currencies: Record<string, number>;
   /** null: the upstream cost of some requests is unknown. */
   upstream_cost_micro_usd: number | null;
   requests_of_unknown_cost: number;
@@ -32,8 +33,17 @@ export function readUsageOfAll(
   return db.transaction(async (tx) => {
     await tx.query({ text: "set local work_mem = '64MB'" });
     await tx.query({ text: "set local jit = off" });
-    return tx.query<UsageOfGroup>({ text: USAGE_OF_ALL, values: [from, to, group_by, OVERAGE_MICRO_USD] });
+    const rows = await tx.query<
+      Omit<UsageOfGroup, "revenue_in_other_currencies"> & { other_cents: Record<string, number> }
+    >({ text: USAGE_OF_ALL, values: [from, to, group_by, TOKENS_PER_CENT] });
+    return rows.map(({ other_cents, ...row }) => ({ ...row, revenue_in_other_currencies: toMillionths(other_cents) }));
   });
+}
+
+function toMillionths(cents: Record<string, number>): Record<string, number> {
+  return Object.fromEntries(
+    Object.entries(cents).map(([currency, sum]) => [currency, Math.round(sum * 10 ** (6 - currencyDigits(currency)))]),
+  );
 }
 
 /** The addresses of users, by id. Erased users are absent. */

@@ -51,6 +51,7 @@ describe("overage (contract 5)", () => {
       remaining_tokens: 0,
       amount_due_cents: 0,
       invoiced_cents: 0,
+      currency: "usd",
       period_start: null,
       period_end: null,
     });
@@ -100,6 +101,7 @@ describe("overage (contract 5)", () => {
       remaining_tokens: STARTER,
       amount_due_cents: 0,
       invoiced_cents: 0,
+      currency: "usd",
       period_start: "2026-01-31T00:00:00.000Z",
       period_end: "2026-02-28T00:00:00.000Z",
     };

@@ -65,7 +65,7 @@ it("the groups are paged and streamed as CSV, and an unknown grouping is rejecte
   expect(rest).toMatchObject({ next_cursor: null, total: first.total });
   const csv = (await service.admin.get(`${USAGE}?group_by=user&format=csv`)).body as string;
   expect(csv.split("\r\n")[0]).toBe(
-    "user_id,requests,tokens,cost_tokens,revenue_micro_usd,upstream_cost_micro_usd,margin_micro_usd,requests_of_unknown_cost",
+    "user_id,requests,tokens,cost_tokens,revenue_micro_usd,upstream_cost_micro_usd,margin_micro_usd,requests_of_unknown_cost,revenue_in_other_currencies",
   );
   expect(csv.split("\r\n")).toHaveLength(4);
   expect((await service.admin.get(`${USAGE}?group_by=colour`)).status).toBe(400);
@@ -110,6 +110,47 @@ it("the users' own usage has the same tokens, and the ledger explains the revenu
   for (const { model_name, cost_tokens } of of_models) expect(cost_tokens).toBe(of_users.get(model_name));
   const { money } = (await service.admin.get("/api/v1/admin/overview")).body;
   expect(money.today).toEqual(total);
+});
+
+it("revenue in another currency is not added to dollars, and has no margin", async () => {
+  const yen = { id: "yen", name: "Yen", price_cents: 1_500, currency: "jpy", included_tokens: 1 };
+  const abroad = await startService({ env: { PURSER_PAYMENTS: "sandbox" }, config: { plans: [yen] } });
+  const both = await abroad.newUser({ trial: false });
+  await both.post("/api/v1/billing/subscription", { plan_id: "yen" });
+  await both.post("/api/v1/billing/purchase", { amount_cents: 100 });
+  const dollars = await abroad.newUser({ trial: false });
+  await dollars.post("/api/v1/billing/purchase", { amount_cents: 100 });
+  await ask(dollars);
+  await ask(both);
+  // the plan's token first, then those that were bought
+  const bought_tokens = (await costOf(both)) - 1;
+  await both.post("/api/v1/billing/overage/enable");
+  const capped = await both.request("PUT", "/api/v1/billing/overage", { cap_tokens: 100_000 });
+  expect(capped.body.currency).toBe("jpy");
+  const { available } = (await both.get("/api/v1/users/me")).body.balance;
+  const taken = { amount_tokens: -available, reason: "test" };
+  await abroad.admin.post(`/api/v1/admin/users/${both.user_id}/adjustments`, taken);
+  await ask(both);
+  const overage_tokens = (await both.get("/api/v1/billing/overage")).body.used_tokens;
+  expect(overage_tokens).toBeGreaterThan(0);
+
+  const jpy = 1_500_000_000 + Math.round((overage_tokens * 1_000_000) / 6_250);
+  const revenue_micro_usd = Math.round(bought_tokens * 1.6);
+  const mixed = { revenue_micro_usd, revenue_in_other_currencies: { jpy }, margin_micro_usd: null };
+  const { usage, total } = (await abroad.admin.get(`${USAGE}?group_by=user`)).body;
+  expect(usage[0]).toMatchObject({ user_id: both.user_id, ...mixed });
+  const in_dollars = Math.round((await costOf(dollars)) * 1.6);
+  expect(usage[1]).toMatchObject({ revenue_micro_usd: in_dollars, revenue_in_other_currencies: {} });
+  expect(usage[1].margin_micro_usd).not.toBeNull();
+  expect(total).toMatchObject({ ...mixed, revenue_micro_usd: revenue_micro_usd + in_dollars });
+  const plans = (await abroad.admin.get(`${USAGE}?group_by=plan`)).body.usage;
+  expect(plans).toMatchObject([
+    { plan_id: "yen", ...mixed },
+    { plan_id: null, revenue_micro_usd: in_dollars },
+  ]);
+  const csv = (await abroad.admin.get(`${USAGE}?group_by=user&format=csv`)).body as string;
+  expect(csv).toContain(`,"{""jpy"":${jpy}}"\r\n`);
+  await abroad.stop();
 });
 
 it("the operator API lists the models on offer", async () => {

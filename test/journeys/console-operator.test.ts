@@ -130,6 +130,19 @@ it("the operator sees whose runs fail and why, opens a run's figures, and gives 
   await opened.getByText("Operators see figures and errors.").waitFor();
   expect(await opened.textContent()).not.toContain("A private task");
 
+  await tasks.route(/admin\/overview/, async (route) => {
+    const overview = await (await route.fetch()).json();
+    const paid = { revenue_micro_usd: 1_000_000, revenue_in_other_currencies: { eur: 3_200_000, jpy: 1_500_000_000 } };
+    Object.assign(overview.money.today, paid, { margin_micro_usd: null });
+    await route.fulfill({ json: overview });
+  });
+  await home();
+  await operator();
+  const today = tasks.getByRole("region", { name: "Money" }).getByRole("row", { name: /^Today/ });
+  await today.getByText("Different currencies").waitFor();
+  expect(await today.textContent()).toContain("$1.00+ €3.20 EUR+ ¥1,500 JPY");
+  await tasks.unrouteAll({ behavior: "wait" });
+
   await home();
   await inClicks(tasks, "give a user tokens", async () => {
     await operator();

@@ -1,6 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link, useSearch } from "@tanstack/react-router";
 import { type ReactNode, useState } from "react";
+import { currencyDigits } from "../../../src/account/billing/currency.ts";
 import type { Answer } from "../api/client.ts";
 import { listFrom, overviewQuery } from "../api/queries.ts";
 import { ago, count, instant, money, number, dollars as tokensInDollars, words } from "../format.ts";
@@ -127,6 +128,23 @@ function SetupLeft({ setup }: Pick<Overview, "setup">) {
 }
 
 const dollars = (micro_usd: number | null) => (micro_usd === null ? "Unknown" : money(micro_usd / 10_000, "usd"));
+/** The sums of each currency, one below the other. */
+function revenue({ revenue_micro_usd, revenue_in_other_currencies: other }: Overview["money"]["today"]): ReactNode {
+  // with its code: the sign of Canadian and other dollars is $ too
+  const others = Object.entries(other).map(
+    ([currency, micro]) => `${money(micro / 10 ** (6 - currencyDigits(currency)), currency)} ${currency.toUpperCase()}`,
+  );
+  const sums = revenue_micro_usd === 0 && others.length > 0 ? others : [dollars(revenue_micro_usd), ...others];
+  return sums.map((sum, at) => (
+    <span key={sum} className="block">
+      {at > 0 && "+ "}
+      {sum}
+    </span>
+  ));
+}
+/** Upstream costs are in dollars. */
+const margin = ({ margin_micro_usd, revenue_in_other_currencies: other }: Overview["money"]["today"]): string =>
+  Object.keys(other).length > 0 ? "Different currencies" : dollars(margin_micro_usd);
 const TIMES = [
   ["today", "Today"],
   ["yesterday", "Yesterday"],
@@ -137,15 +155,13 @@ const MONEY_COLUMNS: Column<Figures>[] = [
   { title: "Time", cell: ({ name }) => name },
   { title: "Requests", wide: true, numeric: true, cell: ({ requests }) => number(requests) },
   { title: "At the standard rate", wide: true, numeric: true, cell: ({ cost_tokens }) => tokensInDollars(cost_tokens) },
-  { title: "Revenue", numeric: true, cell: (row) => dollars(row.revenue_micro_usd) },
+  { title: "Revenue", numeric: true, cell: revenue },
   { title: "Upstream cost", numeric: true, cell: (row) => dollars(row.upstream_cost_micro_usd) },
   {
     title: "Margin",
     numeric: true,
-    cell: ({ margin_micro_usd }) => (
-      <span className={margin_micro_usd !== null && margin_micro_usd < 0 ? "font-medium text-bad" : "font-medium"}>
-        {dollars(margin_micro_usd)}
-      </span>
+    cell: (row) => (
+      <span className={(row.margin_micro_usd ?? 0) < 0 ? "font-medium text-bad" : "font-medium"}>{margin(row)}</span>
     ),
   },
 ];
@@ -360,9 +376,9 @@ function Margins() {
     { title: "Requests", wide: true, numeric: true, cell: (row) => number(row.requests) },
     { title: "Billed tokens", numeric: true, cell: (row) => number(row.cost_tokens) },
     { title: "At the standard rate", wide: true, numeric: true, cell: (row) => tokensInDollars(row.cost_tokens) },
-    { title: "Revenue", wide: true, numeric: true, cell: (row) => dollars(row.revenue_micro_usd) },
+    { title: "Revenue", wide: true, numeric: true, cell: revenue },
     { title: "Upstream cost", wide: true, numeric: true, cell: (row) => dollars(row.upstream_cost_micro_usd) },
-    { title: "Margin", numeric: true, cell: (row) => dollars(row.margin_micro_usd) },
+    { title: "Margin", numeric: true, cell: margin },
   ];
   return (
     <ListCard

@@ -4,7 +4,7 @@ import { useState } from "react";
 import { TOKENS_PER_CENT } from "../../../src/kernel/constants.ts";
 import { type Answer, call } from "../api/client.ts";
 import { overageQuery, queryClient, stale } from "../api/queries.ts";
-import { day, dollars, money, number } from "../format.ts";
+import { day, money, number } from "../format.ts";
 import { Button, buttonClass, Card, Empty, Facts, Skeleton } from "../ui/basics.tsx";
 import { Meter } from "../ui/chart.tsx";
 import { onSubmit, TextField, Toggle } from "../ui/fields.tsx";
@@ -50,8 +50,8 @@ export function OverageTab() {
         </div>
         <Facts
           facts={[
-            ["Amount due", money(overage.amount_due_cents, "usd")],
-            ["Already invoiced", money(overage.invoiced_cents, "usd")],
+            ["Amount due", money(overage.amount_due_cents, overage.currency)],
+            ["Already invoiced", money(overage.invoiced_cents, overage.currency)],
             ["Held for running calls", number(overage.held_tokens)],
             ...(overage.enabled ? [["Left", number(overage.remaining_tokens)] as [string, string]] : []),
           ]}
@@ -74,6 +74,7 @@ function OverageSettings({ overage }: { overage: Overage }) {
   const [asked, setAsked] = useState<Asked | null>(null);
   const [cap, setCap] = useState(overage.cap_tokens === null ? "" : String(overage.cap_tokens));
   const cap_tokens = cap === "" ? null : Number(cap);
+  const price = (tokens: number) => money(tokens / TOKENS_PER_CENT, overage.currency);
   const askEnabled = (enabled: boolean) =>
     setAsked({
       title: enabled ? "Continue beyond the plan's tokens?" : "Stop at the end of the plan's tokens?",
@@ -98,7 +99,7 @@ function OverageSettings({ overage }: { overage: Overage }) {
           checked={overage.enabled}
           disabled={!overage.enabled && !overage.eligible}
           onChecked={askEnabled}
-          hint={`You pay one cent for ${number(TOKENS_PER_CENT)} tokens, never more than the cap.`}
+          hint={`You pay ${price(TOKENS_PER_CENT)} for ${number(TOKENS_PER_CENT)} tokens, never more than the cap.`}
         />
         <form onSubmit={onSubmit(askCap)} className="space-y-3">
           <TextField
@@ -110,7 +111,7 @@ function OverageSettings({ overage }: { overage: Overage }) {
             value={cap}
             onValue={setCap}
             placeholder="the plan's tokens"
-            hint={cap === "" ? "Empty: as many as the plan has." : `At most ${dollars(Number(cap))} in a period.`}
+            hint={cap === "" ? "Empty: as many as the plan has." : `At most ${price(Number(cap))} in a period.`}
           />
           <Button type="submit">Save cap</Button>
         </form>

@@ -74,6 +74,7 @@ export function createOverage(context: BillingContext) {
       used_tokens: counted.used_tokens,
       held_tokens: counted.held_tokens,
       invoiced_cents: account?.overage_invoiced_cents ?? 0,
+      currency: row?.plan.currency ?? NOTHING_DUE.currency,
       period: start === null || end === null ? null : { start, end },
     });
   };

@@ -51,6 +51,7 @@ export interface OverageStatus {
   /** The cost of this period's overage so far. `invoiced_cents` of it are already invoiced. */
   amount_due_cents: number;
   invoiced_cents: number;
+  currency: string;
   period_start: Instant | null;
   period_end: Instant | null;
 }
@@ -63,9 +64,10 @@ export function overageStatus(given: {
   used_tokens: number;
   held_tokens: number;
   invoiced_cents: number;
+  currency: string;
   period: { start: Instant; end: Instant } | null;
 }): OverageStatus {
-  const { enabled, eligible, cap_tokens, used_tokens, held_tokens, invoiced_cents, period } = given;
+  const { enabled, eligible, cap_tokens, used_tokens, held_tokens, invoiced_cents, currency, period } = given;
   const allowed = enabled && eligible ? (cap_tokens ?? 0) : 0;
   return {
     enabled,
@@ -76,6 +78,7 @@ export function overageStatus(given: {
     remaining_tokens: Math.max(0, allowed - used_tokens - held_tokens),
     amount_due_cents: overageCost(used_tokens).cents,
     invoiced_cents,
+    currency,
     period_start: period?.start ?? null,
     period_end: period?.end ?? null,
   };

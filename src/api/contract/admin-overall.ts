@@ -20,12 +20,17 @@ const figures = {
   cost_tokens: tokensSchema,
   revenue_micro_usd: microUsd.openapi({
     description:
-      "what the used tokens were sold for: of each bucket price paid ÷ tokens granted × tokens used; bonus 0",
+      "what the used tokens were sold for in US dollars: of each bucket price paid ÷ tokens granted × tokens used; bonus 0",
   }),
+  revenue_in_other_currencies: z
+    .record(z.string(), z.number().int())
+    .openapi({ description: 'the same in other currencies, in millionths of each: `{"eur": 3200000}` is €3.20' }),
   upstream_cost_micro_usd: microUsd
     .nullable()
     .openapi({ description: "what the providers charge the operator; null: unknown for some requests" }),
-  margin_micro_usd: microUsd.nullable().openapi({ description: "revenue less upstream cost; null: unknown" }),
+  margin_micro_usd: microUsd.nullable().openapi({
+    description: "revenue less upstream cost; null: the cost is unknown, or there is revenue in another currency",
+  }),
   requests_of_unknown_cost: z.number().int(),
 };
 const usageOfGroupSchema = z

@@ -56,13 +56,14 @@ export const overageSchema = z
       description: "what this period's overage costs, in whole cents; the rest is carried on",
     }),
     invoiced_cents: centsSchema.openapi({ description: "of `amount_due_cents`, invoiced before the period's end" }),
+    currency: z.string().openapi({ description: "of the plan; `usd` without one" }),
     period_start: instantSchema.nullable(),
     period_end: instantSchema.nullable(),
   })
   .openapi("Overage");
 
 export const OVERAGE_READ_ONLY = {
-  fixed: ["enabled", "eligible", "period_start", "period_end"],
+  fixed: ["enabled", "eligible", "currency", "period_start", "period_end"],
   moving: ["used_tokens", "held_tokens", "remaining_tokens", "amount_due_cents", "invoiced_cents"],
 } as const;
 

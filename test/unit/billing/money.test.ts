@@ -89,6 +89,7 @@ describe("overage", () => {
     used_tokens: 12_600,
     held_tokens: 3000,
     invoiced_cents: 0,
+    currency: "usd",
     period: null,
   };
   it.each([
