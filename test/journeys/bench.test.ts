@@ -8,6 +8,7 @@ const BENCH = join(import.meta.dirname, "../../bench/bench.ts");
 // The benchmarks start both storages themselves, with a PostgreSQL server of their own.
 it.runIf(inject("storage").kind === "postgres")(
   "a quick run of the benchmarks ends with figures for every contender",
+  { timeout: 600_000 },
   async () => {
     const { stdout } = await promisify(execFile)(process.execPath, [BENCH, "completions", "outbound", "--quick"]);
     const outcomes = stdout.split("\n").flatMap((line) => (line.startsWith("{") ? [JSON.parse(line)] : []));
