@@ -34,7 +34,7 @@ const notOnPostgres = ["test/journeys/{docs,denial-of-service,behind-a-proxy,idl
 /** A condition without a time of its own is waited for; one that promises a time names it. */
 const expecting = { poll: { timeout: 60_000 } };
 /** A busy machine starts processes and draws pages slowly, so only a test that hangs takes this long. */
-const PATIENCE_MS = 180_000;
+const PATIENCE_MS = 300_000;
 const common = {
   // Not isolated, a file's modules serve the next one: half of what a file costs. No test mocks a module or keeps state in one.
   isolate: false,
