@@ -377,6 +377,37 @@ describe("several schedules of an agent", () => {
     expect((await user.post(`${bad.path}/resume`)).body).toMatchObject({ status: "active", consecutive_failures: 0 });
   });
 
+  test("a run-now that names one has its task, its input where it gives none, and counts for it", async () => {
+    const one = await add({ name: "pune", input: { city: "Pune" }, run_prompt: "Look at it." });
+    const runNow = async (body: object) =>
+      (await user.post(`${agent}/runs`, { schedule_id: one.id, ...body }, { Prefer: "wait=20" })).body;
+    // It cost nothing, and keeps its task.
+    lab.upstream.answer(json({ error: { message: "no" } }, 400));
+    const failed = await runNow({ input: { city: "Lima" } });
+    expect(failed).toMatchObject({
+      status: "failed",
+      schedule_id: one.id,
+      input: { city: "Lima" },
+      run_prompt: "Look at it.",
+    });
+    expect((await user.get(one.path)).body.consecutive_failures).toBe(1);
+    expect((await user.get(agent)).body.consecutive_failures).toBe(0);
+    lab.upstream.answer(completion());
+    expect(await runNow({ run_prompt: "Go there." })).toMatchObject({
+      input: { city: "Pune" },
+      run_prompt: "Go there.",
+    });
+    expect(lab.upstream.requests.at(-1)?.body.messages.at(-1).content).toContain("Go there.");
+    expect((await user.get(one.path)).body.consecutive_failures).toBe(0);
+    expect(await (await user.post(`${agent}/runs`, undefined, { Prefer: "wait=20" })).body.run_prompt).toBeNull();
+    const elsewhere = await newAgent();
+    const draft = { system_prompt: "Be brief." };
+    const tested = await user.post(`${agent}/runs`, { schedule_id: one.id, draft });
+    expect([tested.status, tested.body.error.param]).toEqual([400, "schedule_id"]);
+    const unknown = await user.post(`${elsewhere}/runs`, { schedule_id: one.id });
+    expect([unknown.status, unknown.body.error.message]).toEqual([404, expect.stringContaining("This schedule")]);
+  });
+
   test("count against the key that set them up", async () => {
     const newKey = async () => {
       const { body } = await user.post("/api/v1/api-keys", { name: "worker" });

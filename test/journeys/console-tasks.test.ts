@@ -3,7 +3,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from "vitest";
 import { asPerson, choose, PASSWORD, signUp, useConsole, violations } from "../support/console.ts";
 import { countClicks, inClicks, insertRuns } from "../support/console-tasks.ts";
 import { type Receiver, startReceiver } from "../support/receiver.ts";
-import { delta, fetching, hanging } from "../support/upstream.ts";
+import { completion, delta, fetching, hanging, json } from "../support/upstream.ts";
 
 // The tasks of docs/guides/console-tasks.md, each within its clicks, among 2,000 runs.
 
@@ -226,6 +226,27 @@ it("Home begins with what needs you, and a failing agent is fixed at the field t
   await person("POST", `/agents/${id}/chat`, { messages: [{ role: "user", content: "Hello." }] });
   await page.goto(site.service.url);
   await need.getByText(/“Tokens per run”/).waitFor();
+  await person("DELETE", `/agents/${id}`);
+});
+
+it("a failed run of a schedule runs again with the schedule's task, and its agent needs nobody any more", async () => {
+  const { id } = await person("POST", "/agents", { name: "Gulls", model_id: "lab/small", run_prompt: "Go." });
+  const evenings = { name: "evenings", interval: "daily", times: ["18:00"], run_prompt: "Count the gulls." };
+  const { id: schedule_id } = await person("POST", `/agents/${id}/schedules`, evenings);
+  site.upstream.answer(json({ error: { message: "no" } }, 400));
+  const { id: run_id } = await person("POST", `/agents/${id}/schedules/${schedule_id}/run`);
+  await expect.poll(async () => (await person("GET", `/runs/${run_id}`)).status).toBe("failed");
+  site.upstream.answer(completion("Nine."));
+  await page.goto(site.service.url);
+  const need = page.getByRole("listitem").filter({ has: page.getByRole("heading", { name: "Gulls" }) });
+  await need.getByRole("link", { name: "See what to do" }).click();
+  await page.getByRole("button", { name: "Run again" }).click();
+  await page.getByText("Nine.").first().waitFor();
+  expect(site.upstream.requests.at(-1)?.body.messages.at(-1).content).toContain("Count the gulls.");
+  await page.goto(site.service.url);
+  await page.getByRole("heading", { name: "Next runs" }).waitFor();
+  await page.getByRole("status", { name: "Loading" }).first().waitFor({ state: "detached" });
+  expect(await need.count()).toBe(0);
   await person("DELETE", `/agents/${id}`);
 });
 

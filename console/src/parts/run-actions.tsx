@@ -2,6 +2,7 @@ import { useMutation } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 import { call } from "../api/client.ts";
+import { asProblem } from "../api/problem.ts";
 import { type Run, type RunDetail, stale } from "../api/queries.ts";
 import { hasEnded, REPLAY_OF } from "../run-words.ts";
 import { Button, buttonClass } from "../ui/basics.tsx";
@@ -17,21 +18,28 @@ import { remedyOf } from "./run-remedy.tsx";
 export const isRepeatable = ({ trigger }: Pick<Run, "trigger">): boolean =>
   trigger === "manual" || trigger === "schedule";
 
-/** Starts a run with the input and the metadata of an earlier one, on its model if a person chose that. */
-export const runAgain = (run: Pick<RunDetail, "agent_id" | "input" | "metadata" | "model_id">) => {
-  const { agent_id, input, metadata } = run;
+/** Starts a run with the task and the input of an earlier one, for its schedule, and on its model if a person chose that. */
+export const runAgain = async (run: RunDetail) => {
+  const { agent_id: id, schedule_id, input, run_prompt, metadata } = run;
   const model_id = metadata?.[REPLAY_OF] === undefined ? null : run.model_id;
-  return call("POST /api/v1/agents/{id}/runs", { params: { id: agent_id }, body: { input, metadata, model_id } });
+  const start = (task: { schedule_id: string } | { run_prompt: string | null }) =>
+    call("POST /api/v1/agents/{id}/runs", { params: { id }, body: { input, metadata, model_id, ...task } });
+  if (schedule_id === null) return start({ run_prompt });
+  return start({ schedule_id }).catch((error) => {
+    // Its schedule may be deleted by now.
+    if (asProblem(error).status === 404) return start({ run_prompt });
+    throw error;
+  });
 };
 
 export const cancelRun = ({ agent_id, id }: Pick<Run, "agent_id" | "id">) =>
   call("POST /api/v1/agents/{id}/runs/{run_id}/cancel", { params: { id: agent_id, run_id: id } });
 
 /** Repeats a run on another model. Its metadata names the run that it repeats. */
-const replay = ({ id, agent_id, input, metadata }: RunDetail, model_id: string) =>
+const replay = ({ id, agent_id, input, run_prompt, metadata }: RunDetail, model_id: string) =>
   call("POST /api/v1/agents/{id}/runs", {
     params: { id: agent_id },
-    body: { input, model_id, metadata: { ...metadata, [REPLAY_OF]: id } },
+    body: { input, run_prompt, model_id, metadata: { ...metadata, [REPLAY_OF]: id } },
   });
 
 interface Props {

@@ -31,7 +31,7 @@ import { KEY_PAUSE_REASON, type ScheduleKey } from "./schedule-key.ts";
 import type { ScheduleKeys } from "./schedule-keys.service.ts";
 
 /** A run-now. `run_prompt`: what this run does in place of the agent's own. */
-interface RunNow extends Pick<NewRun, "input" | "metadata" | "run_prompt"> {
+export interface RunNow extends Pick<NewRun, "input" | "metadata" | "run_prompt"> {
   request_id: string;
   wait_ms: number;
   /** The model of this run in place of the agent's. */

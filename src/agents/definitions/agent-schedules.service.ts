@@ -11,7 +11,7 @@ import { checkPlaceholders } from "../runs/prompts.ts";
 import { DEFAULT_SCHEDULE, EMPTY_SCHEDULE, type ScheduleRow, type Schedules } from "../schedules/schedules.service.ts";
 import { changeSpec, toSpec } from "../schedules/spec-fields.ts";
 import { checkInput } from "./agent-config.ts";
-import type { createAgentRuns } from "./agent-runs.service.ts";
+import type { createAgentRuns, RunNow } from "./agent-runs.service.ts";
 import type { AgentRow, AgentsStore } from "./agents.store.ts";
 import { agentErrors } from "./errors.ts";
 import { PAUSED_BY_OWNER, type ScheduleWrite, writtenSchedule } from "./schedule-changes.ts";
@@ -151,15 +151,17 @@ export function createAgentSchedules(deps: {
         await schedules.remove(tx, row);
       });
     },
-    /** Runs the schedule's task now, as `runNow` does. */
-    async run(
-      caller: Caller,
-      ids: ScheduleIds,
-      asked: { request_id: string; wait_ms: number },
-    ): Promise<RunRecord | RunDetail> {
-      const { id, name, spec, input, run_prompt } = (await findSchedule(caller.user_id, ids)).row;
-      const schedule = { id, name, timezone: spec.timezone };
-      return deps.runNow(caller, ids.id, { ...asked, input, run_prompt, schedule });
+    /** Runs the schedule's task now, as `runNow` does. What `asked` has comes before what the schedule has. */
+    async run(caller: Caller, ids: ScheduleIds, asked: Omit<RunNow, "schedule">): Promise<RunRecord | RunDetail> {
+      const { id, name, spec, ...own } = (await findSchedule(caller.user_id, ids)).row;
+      const input = asked.input ?? own.input;
+      const run_prompt = asked.run_prompt ?? own.run_prompt;
+      return deps.runNow(caller, ids.id, {
+        ...asked,
+        input,
+        run_prompt,
+        schedule: { id, name, timezone: spec.timezone },
+      });
     },
   };
 }

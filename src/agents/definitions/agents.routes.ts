@@ -136,12 +136,19 @@ function runAnswer({ run, rest }: Awaited<ReturnType<Agents["runInParts"]>>) {
 function addRuns(router: Router, agents: Agents): void {
   router.on(runNow, async ({ caller, request_id, params, header, body }) => {
     const wait_ms = runContract.waitSeconds(header("prefer")) * 1000;
-    const { run_prompt, model_id, input, metadata } = body;
+    const { run_prompt, model_id, input, metadata, schedule_id } = body;
     const record = () => readAgent(agents, caller, params.id);
     const draft =
       body.draft == null ? undefined : await changesIn(body.draft, contract.AGENT_READ_ONLY, record, "draft.");
+    if (draft !== undefined && schedule_id != null) {
+      throw errors.invalidValue("schedule_id", "A test of a draft counts for no schedule: leave it out.");
+    }
     const asked = { request_id, wait_ms, run_prompt, model_id, input, metadata, draft };
-    const run = await agents.runNow(caller, params.id, asked);
+    const starting =
+      schedule_id == null
+        ? agents.runNow(caller, params.id, asked)
+        : agents.schedules.run(caller, { id: params.id, schedule_id }, asked);
+    const run = await starting;
     if ("steps" in run && run.finished_at !== null) return json(run);
     return json(run, 202, { Location: `/api/v1/agents/${run.agent_id}/runs/${run.id}` });
   });

@@ -6,7 +6,7 @@ import type { Db, Reader, Sql, Tx } from "../../platform/db/db.ts";
 import type { Clock } from "../../platform/lib/clock.ts";
 import { isUuid } from "../../platform/lib/ids.ts";
 import * as history from "./history.store.ts";
-import { toBegunRun, toDecisions, toFoundRun, toRunDetail, toRunRecord } from "./run-record.ts";
+import { toBegunRun, toFoundRun, toRunDetail, toRunRecord } from "./run-record.ts";
 import type { RunSignals } from "./run-signals.ts";
 import type { BegunRun, JournalStep, RunFilter, RunKey, RunLease, RunSearch, RunSnapshot } from "./runs.types.ts";
 import { type FoundRow, mergeSearchEntries, type SearchCursor, searchRuns } from "./search.store.ts";
@@ -36,18 +36,11 @@ export function createHistory({ db, clock, signals, batch_limit, reads }: Histor
     if (found?.run.agent_id !== agent.agent_id) throw errors.notFound("This run");
     return toRunDetail(found);
   };
-  const readLongRun = async (agent: AgentKey, run_id: string) => {
-    const row = await history.selectRun(db, agent.user_id, run_id);
-    if (row?.agent_id !== agent.agent_id) throw errors.notFound("This run");
-    return {
-      ...toRunRecord(row),
-      input: row.input,
-      input_safety: row.input_safety,
-      output: row.output,
-      output_json: row.output_json,
-      deliveries: row.deliveries,
-      decisions: toDecisions(row.decisions),
-    };
+  /** The run without its steps. 404. */
+  const readLongRun = async (agent: AgentKey, run_id: string): Promise<RunDetail> => {
+    const run = await history.selectRun(db, agent.user_id, run_id);
+    if (run?.agent_id !== agent.agent_id) throw errors.notFound("This run");
+    return toRunDetail({ run, steps: [] });
   };
   async function* readSteps(key: RunKey): AsyncGenerator<StepRecord[]> {
     let after = -1;
@@ -106,8 +99,7 @@ export function createHistory({ db, clock, signals, batch_limit, reads }: Histor
     ): Promise<{ run: RunDetail; rest: AsyncIterable<StepRecord[]> | null }> {
       const run = await readShortRun(agent, run_id);
       if (run !== "long") return { run, rest: null };
-      const record = await readLongRun(agent, run_id);
-      return { run: { ...record, steps: [] }, rest: readSteps({ user_id: agent.user_id, run_id }) };
+      return { run: await readLongRun(agent, run_id), rest: readSteps({ user_id: agent.user_id, run_id }) };
     },
     /** The run when it has finished or waits for a decision, or its state after `timeout_ms`. `is_open`: this node executed it a moment ago. */
     async finishedRun(
@@ -150,9 +142,9 @@ export function createHistory({ db, clock, signals, batch_limit, reads }: Histor
     async follow(which: { user_id: string; run_id: string; from_step: number }): Promise<RunSnapshot | undefined> {
       const found = await history.selectFollowed(db, which);
       if (found === undefined) return undefined;
-      const { input, input_safety, output, output_json, cancel_requested_at } = found.run;
+      const { input, run_prompt, input_safety, output, output_json, cancel_requested_at } = found.run;
       const steps = found.steps.map(({ internal: _, call: _call, ...step }) => step);
-      const run = { ...toRunRecord(found.run), input, input_safety, output, output_json };
+      const run = { ...toRunRecord(found.run), input, run_prompt, input_safety, output, output_json };
       return { run, cancel_requested_at, steps };
     },
     /** A fingerprint of each run, which changes when the run has new events. Deleted runs are absent. */

@@ -132,7 +132,7 @@ export async function selectLastOutput(
 export async function selectRun(sql: Sql, user_id: string, run_id: string) {
   const [row] = await sql.query<DetailRow>({
     name: "run_get",
-    text: `select ${RUN_COLUMNS}, input, engine_input -> 'input_safety' as input_safety, output, output_json,
+    text: `select ${RUN_COLUMNS}, input, run_prompt, engine_input -> 'input_safety' as input_safety, output, output_json,
         run_deliveries(user_id, id) as deliveries, run_actions(user_id, id, false) as decisions
       from run where user_id = $1 and id = $2`,
     values: [user_id, run_id],
@@ -332,7 +332,7 @@ export async function selectFollowed(
 ): Promise<{ run: FollowedRow; steps: JournalStep[] } | undefined> {
   const [run] = await sql.query<FollowedRow>({
     name: "run_followed",
-    text: `select ${RUN_COLUMNS}, input, engine_input -> 'input_safety' as input_safety, output, output_json, cancel_requested_at
+    text: `select ${RUN_COLUMNS}, input, run_prompt, engine_input -> 'input_safety' as input_safety, output, output_json, cancel_requested_at
       from run where user_id = $1 and id = $2`,
     values: [user_id, run_id],
   });

@@ -99,6 +99,7 @@ export function toRunDetail({ run, steps }: { run: DetailRow; steps: StepRecord[
   return {
     ...toRunRecord(run),
     input: run.input,
+    run_prompt: run.run_prompt,
     input_safety: run.input_safety,
     output: run.output,
     output_json: run.output_json,

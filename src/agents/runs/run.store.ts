@@ -63,6 +63,7 @@ export interface RunRow {
 /** The row of a run with what only its own record shows. */
 export type DetailRow = RunRow & {
   input: RunData | null;
+  run_prompt: string | null;
   input_safety: unknown;
   output: string | null;
   output_json: unknown;

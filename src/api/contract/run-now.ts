@@ -17,6 +17,10 @@ const runNowSchema = z
       .openapi({ description: "the model of this run in place of the agent's" }),
     input: runInputSchema.nullish(),
     metadata: runMetadataSchema.nullish(),
+    schedule_id: z.uuid().nullish().openapi({
+      description:
+        "the schedule of the agent that the run belongs to, as `POST …/schedules/{schedule_id}/run` does; its `run_prompt` and `input` are used where this body gives none",
+    }),
     draft: putAgentSchema.nullish().openapi({
       description:
         "changes of the agent that are not saved, as PUT takes them; `is_active` and schedule_* change nothing. The run tests them: its `trigger` is `test`, and it is billed, but delivers nothing, makes no notice of its end and counts for no schedule",

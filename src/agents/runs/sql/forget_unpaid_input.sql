@@ -1,11 +1,13 @@
 -- A run that failed or was cancelled, and cost nothing, loses the conversation of its request when it ends: up to 32 MB
--- without a payment; also its draft, its run_prompt and a long input. 10,000 such runs are kept. The engine's input of a due
+-- without a payment; also its draft, and a long input or run_prompt. 10,000 such runs are kept. The engine's input of a due
 -- run stays, because it is small and decides what becomes of the schedule.
 create or replace function forget_unpaid_input() returns trigger language plpgsql as $$
 begin
   new.engine_input := new.engine_input - array['tools', 'tool_choice', 'allowed_models', 'labels', 'last', 'prompts', 'response_format', 'draft']
     - case when new.engine_input->'messages' = 'null' then '' else 'messages' end;
-  new.run_prompt := null;
+  if pg_column_size(new.run_prompt) > 8192 then
+    new.run_prompt := null;
+  end if;
   if pg_column_size(new.input) > 8192 then
     new.input := null;
   end if;
