@@ -11,7 +11,9 @@ const DAILY = { schedule_enabled: true, schedule_interval: "daily", schedule_tim
 
 /** The schedule after writes of the agent, one after the other. */
 function written(...writes: AgentChanges[]) {
-  return writes.reduce((schedule, changes) => ({ ...schedule, ...changeDefault(schedule, changes) }), empty);
+  let schedule = empty;
+  for (const changes of writes) schedule = { ...schedule, ...changeDefault(schedule, changes) };
+  return schedule;
 }
 /** The fields that the agent shows after the writes. */
 const shown = (...writes: AgentChanges[]) => showDefault(written(...writes));
