@@ -158,6 +158,11 @@ it("pages, agents, conversations and runs are found from everywhere by keyboard,
   await find("light", "Lighthouse");
   expect(await violations(page)).toEqual([]);
   if (process.env.SHOTS) await page.screenshot({ path: `${process.env.SHOTS}/find.png` });
+  await page.keyboard.type("zzz");
+  await dialog.getByText("Nothing has this text.").waitFor();
+  expect(await violations(page)).toEqual([]);
+  for (let typed = 0; typed < 3; typed += 1) await page.keyboard.press("Backspace");
+  await dialog.getByRole("listbox").getByRole("option", { name: "Lighthouse" }).first().waitFor();
   await page.keyboard.press("Enter");
   await page.getByRole("heading", { name: "Lighthouse", level: 1 }).waitFor();
 

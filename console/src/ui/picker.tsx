@@ -15,10 +15,13 @@ import { ProblemNotice } from "./problem.tsx";
 export const ITEM =
   "flex cursor-pointer items-baseline gap-2 rounded-md px-2.5 py-1.5 text-left data-[selected=true]:bg-accent-soft";
 
-/** The field of a search. While a person types, the library names the entry that was chosen before to screen readers: this corrects it. */
+/**
+ * The field of a search. While a person types, the library names the entry that was chosen before to screen readers, and
+ * has a list box without entries, which is none: this corrects both.
+ */
 export function SearchInput(props: Omit<ComponentProps<typeof Command.Input>, "className" | "ref">) {
   const input = useRef<HTMLInputElement>(null);
-  useCommandState(({ search, value }) => `${search} ${value}`);
+  useCommandState(({ search, value, filtered }) => `${search} ${value} ${filtered.count}`);
   useEffect(() => {
     const root = input.current?.closest("[cmdk-root]");
     const chosen = root?.querySelector("[cmdk-item][aria-selected=true]")?.id;
@@ -26,6 +29,8 @@ export function SearchInput(props: Omit<ComponentProps<typeof Command.Input>, "c
       if (chosen === undefined) element.removeAttribute("aria-activedescendant");
       else element.setAttribute("aria-activedescendant", chosen);
     }
+    const is_empty = root?.querySelector("[cmdk-item]") === null;
+    root?.querySelector("[cmdk-list]")?.setAttribute("role", is_empty ? "group" : "listbox");
   });
   return <Command.Input ref={input} className="control mb-2" {...props} />;
 }
