@@ -164,6 +164,7 @@ describe("the result of a run", () => {
       steps: _,
       decisions: _decisions,
       input_safety: _safety,
+      run_prompt: _prompt,
       ...record
     } = await settled(agent, run.id);
     const [received, ...others] = receiver.received;

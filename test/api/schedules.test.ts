@@ -399,7 +399,7 @@ describe("several schedules of an agent", () => {
     });
     expect(lab.upstream.requests.at(-1)?.body.messages.at(-1).content).toContain("Go there.");
     expect((await user.get(one.path)).body.consecutive_failures).toBe(0);
-    expect(await (await user.post(`${agent}/runs`, undefined, { Prefer: "wait=20" })).body.run_prompt).toBeNull();
+    expect((await user.post(`${agent}/runs`, undefined, { Prefer: "wait=20" })).body.run_prompt).toBeNull();
     const elsewhere = await newAgent();
     const draft = { system_prompt: "Be brief." };
     const tested = await user.post(`${agent}/runs`, { schedule_id: one.id, draft });

@@ -138,7 +138,10 @@ describe("a session", () => {
     expect(statements).toEqual([]);
     await signIn.signOut(token);
     for (const node of [signIn, elsewhere]) {
-      await expect.poll(() => node.authenticate(token).catch((error) => error.code)).toBe("session_expired");
+      // Without the notification the cache would know after 30 s.
+      await expect
+        .poll(() => node.authenticate(token).catch((error) => error.code), { timeout: 10_000 })
+        .toBe("session_expired");
     }
     await elsewhere.close();
     if (elsewhere_db !== db) await elsewhere_db.close();

@@ -38,6 +38,7 @@ describe("a run", () => {
       id,
       ...record,
       input: null,
+      run_prompt: null,
       input_safety: null,
       output: null,
       output_json: null,

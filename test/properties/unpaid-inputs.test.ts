@@ -41,16 +41,17 @@ test("a chat that was cancelled in the queue loses its messages", async () => {
   expect(await inputOf(id)).toEqual(TERMS);
 });
 
-test("a run-now that failed and cost nothing keeps a short input, and no long one and no run_prompt", async () => {
-  for (const [input, kept] of [
-    [{ city: "Oslo" }, { city: "Oslo" }],
-    [{ noise: [...crypto.getRandomValues(new Uint8Array(20_000))].join("") }, null],
-  ]) {
-    const { id } = await queue.scheduling.start({ ...queue.agent, model_id: "lab/small", input, run_prompt: "Go." });
+test("a run-now that failed and cost nothing keeps a short input and run_prompt, and no long one", async () => {
+  const long = [...crypto.getRandomValues(new Uint8Array(20_000))].join("");
+  for (const [input, run_prompt, kept] of [
+    [{ city: "Oslo" }, "Go.", { input: { city: "Oslo" }, run_prompt: "Go." }],
+    [{ noise: long }, long, { input: null, run_prompt: null }],
+  ] as const) {
+    const { id } = await queue.scheduling.start({ ...queue.agent, model_id: "lab/small", input, run_prompt });
     const { lease } = await queue.claimOne();
     await queue.scheduling.finishRun(lease, FAILED);
     const [row] = await queue.db.query({ text: "select input, run_prompt from run where id = $1", values: [id] });
-    expect(row).toEqual({ input: kept, run_prompt: null });
+    expect(row).toEqual(kept);
   }
 });
 

@@ -18,29 +18,32 @@ import { remedyOf } from "./run-remedy.tsx";
 export const isRepeatable = ({ trigger }: Pick<Run, "trigger">): boolean =>
   trigger === "manual" || trigger === "schedule";
 
-/** Starts a run with the task and the input of an earlier one, for its schedule, and on its model if a person chose that. */
-export const runAgain = async (run: RunDetail) => {
-  const { agent_id: id, schedule_id, input, run_prompt, metadata } = run;
-  const model_id = metadata?.[REPLAY_OF] === undefined ? null : run.model_id;
-  const start = (task: { schedule_id: string } | { run_prompt: string | null }) =>
-    call("POST /api/v1/agents/{id}/runs", { params: { id }, body: { input, metadata, model_id, ...task } });
-  if (schedule_id === null) return start({ run_prompt });
+/** Starts a run with the task and the input of an earlier one, and for its schedule. */
+const repeat = (
+  { agent_id: id, schedule_id, input, run_prompt }: RunDetail,
+  model_id: string | null,
+  metadata: Metadata,
+) => {
+  const start = (of: { schedule_id?: string }) =>
+    call("POST /api/v1/agents/{id}/runs", { params: { id }, body: { input, run_prompt, metadata, model_id, ...of } });
+  if (schedule_id === null) return start({});
   return start({ schedule_id }).catch((error) => {
     // Its schedule may be deleted by now.
-    if (asProblem(error).status === 404) return start({ run_prompt });
+    if (asProblem(error).status === 404) return start({});
     throw error;
   });
 };
+type Metadata = RunDetail["metadata"];
+
+/** Repeats a run, on its model if a person chose that. */
+export const runAgain = (run: RunDetail) =>
+  repeat(run, run.metadata?.[REPLAY_OF] === undefined ? null : run.model_id, run.metadata);
 
 export const cancelRun = ({ agent_id, id }: Pick<Run, "agent_id" | "id">) =>
   call("POST /api/v1/agents/{id}/runs/{run_id}/cancel", { params: { id: agent_id, run_id: id } });
 
 /** Repeats a run on another model. Its metadata names the run that it repeats. */
-const replay = ({ id, agent_id, input, run_prompt, metadata }: RunDetail, model_id: string) =>
-  call("POST /api/v1/agents/{id}/runs", {
-    params: { id: agent_id },
-    body: { input, run_prompt, model_id, metadata: { ...metadata, [REPLAY_OF]: id } },
-  });
+const replay = (run: RunDetail, model_id: string) => repeat(run, model_id, { ...run.metadata, [REPLAY_OF]: run.id });
 
 interface Props {
   run: RunDetail;

@@ -202,7 +202,10 @@ export const runDetailSchema = runSchema
     run_prompt: z
       .string()
       .nullable()
-      .openapi({ description: "what it executed in place of the agent's own run_prompt; null: that one" }),
+      .openapi({
+        description:
+          "what it executed in place of the agent's own run_prompt; null: that one, or this one is no longer kept",
+      }),
     input_safety: z.unknown().openapi({
       description:
         "of a trigger's run: what the safety layer found, removed and marked in its input before the model read it; null: nothing, or not read yet",
