@@ -199,13 +199,10 @@ export type StepRecord = z.infer<typeof stepSchema>;
 export const runDetailSchema = runSchema
   .extend({
     input: z.record(z.string(), z.unknown()).nullable(),
-    run_prompt: z
-      .string()
-      .nullable()
-      .openapi({
-        description:
-          "what it executed in place of the agent's own run_prompt; null: that one, or this one is no longer kept",
-      }),
+    run_prompt: z.string().nullable().openapi({
+      description:
+        "what it executed in place of the agent's own run_prompt; null: that one, or this one is no longer kept",
+    }),
     input_safety: z.unknown().openapi({
       description:
         "of a trigger's run: what the safety layer found, removed and marked in its input before the model read it; null: nothing, or not read yet",
