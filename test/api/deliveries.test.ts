@@ -51,6 +51,8 @@ afterAll(async () => {
   await mails.stop();
 });
 
+/** A time of day of a schedule that a test makes due now. Within three hours of it, the tick would move the run to it. */
+const FAR_TIME = new Date(Date.now() + 12 * 3_600_000).toISOString().slice(11, 16);
 const hook = (path = "/results") => receiver.url + path;
 type Given = { to: string } & Partial<AgentDelivery>;
 const agentWith = async (
@@ -236,7 +238,7 @@ describe("the result of a run", () => {
 
   it("of a due run is delivered like that of a run-now", async () => {
     const agent = await agentWith([{ to: hook() }]);
-    const schedule = { schedule_enabled: true, schedule_interval: "daily", schedule_time: "09:00" };
+    const schedule = { schedule_enabled: true, schedule_interval: "daily", schedule_time: FAR_TIME };
     expect((await user.request("PUT", agent, schedule)).status).toBe(200);
     await db.query({
       text: "update schedule set next_run_at = clock_timestamp() where user_id = $1",
@@ -314,7 +316,7 @@ describe("the result of a run", () => {
 });
 
 describe("deliveries of a schedule", () => {
-  const weekdays = { name: "weekdays", interval: "daily", times: ["09:00"] };
+  const weekdays = { name: "weekdays", interval: "daily", times: [FAR_TIME] };
   const addSchedule = async (agent: string, fields: object, of = user) => {
     const made = await of.post(`${agent}/schedules`, { ...weekdays, ...fields });
     expect(made.status, JSON.stringify(made.body)).toBe(201);
