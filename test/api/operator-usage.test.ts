@@ -122,7 +122,7 @@ it("revenue in another currency is not added to dollars, and has no margin", asy
   await dollars.post("/api/v1/billing/purchase", { amount_cents: 100 });
   await ask(dollars);
   await ask(both);
-  // the plan's token first, then those that were bought
+  // the plan's token first, then the bought ones
   const bought_tokens = (await costOf(both)) - 1;
   await both.post("/api/v1/billing/overage/enable");
   const capped = await both.request("PUT", "/api/v1/billing/overage", { cap_tokens: 100_000 });

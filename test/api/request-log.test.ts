@@ -27,7 +27,7 @@ async function listed(query = "", of: Pick<Client, "get"> = user): Promise<Row[]
 /** The one request with this id, once it is in the log. */
 async function logged(request_id: string, of?: Client): Promise<Row> {
   const rows = () => listed(`request_id=${request_id}`, of);
-  await expect.poll(async () => (await rows()).length, { interval: 50 }).toBe(1);
+  await expect.poll(async () => (await rows()).length, { interval: 50, timeout: 5_000 }).toBe(1);
   return (await rows())[0] as Row;
 }
 const idOf = (request_id: string) => ({ "X-Request-Id": request_id });
@@ -172,7 +172,7 @@ describe("a request that fails is in the log, in our words and without a text of
   it("a stream that breaks off is one row, with its error and what it cost", async () => {
     lab.upstream.answer(cut(delta("half of")));
     await user.post(CHAT, ask("lab/plain", { stream: true }), idOf("broken"));
-    await expect.poll(async () => (await logged("broken")).status).toBe("failed");
+    await expect.poll(async () => (await logged("broken")).status, { timeout: 5_000 }).toBe("failed");
     const row = await logged("broken");
     expect(row).toMatchObject({ status: "failed", http_status: 200, error: { code: "upstream_error" } });
     expect(row.cost_tokens).toBeGreaterThan(0);

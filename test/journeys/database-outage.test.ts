@@ -186,6 +186,7 @@ const waiting = test.skipIf(storage.kind === "embedded").concurrent;
 
 waiting(
   "with a database that never answers /readyz says so within its 2 s, and SIGTERM still ends the node",
+  { retry: 2 },
   async () => {
     const { url, env, drop } = await createSwitchedDatabase();
     const freezer = await openFreezer(url);
@@ -196,7 +197,7 @@ waiting(
     const asked = performance.now();
     const ready = await fetch(`${node}/readyz`);
     expect([ready.status, await ready.json()]).toEqual([503, { status: "not ready", reason: "database_away" }]);
-    expect(performance.now() - asked).toBeLessThan(10_000);
+    expect(performance.now() - asked).toBeLessThan(4_000);
     service.signal("SIGTERM");
     expect((await service.ended).code).toBe(1);
     expect(service.stderr()).toContain("the drain is over");

@@ -19,11 +19,8 @@ export const isRepeatable = ({ trigger }: Pick<Run, "trigger">): boolean =>
   trigger === "manual" || trigger === "schedule";
 
 /** Starts a run with the task and the input of an earlier one, and for its schedule. */
-const repeat = (
-  { agent_id: id, schedule_id, input, run_prompt }: RunDetail,
-  model_id: string | null,
-  metadata: Metadata,
-) => {
+const repeat = (run: RunDetail, model_id: string | null, metadata = run.metadata) => {
+  const { agent_id: id, schedule_id, input, run_prompt } = run;
   const start = (of: { schedule_id?: string }) =>
     call("POST /api/v1/agents/{id}/runs", { params: { id }, body: { input, run_prompt, metadata, model_id, ...of } });
   if (schedule_id === null) return start({});
@@ -33,11 +30,9 @@ const repeat = (
     throw error;
   });
 };
-type Metadata = RunDetail["metadata"];
 
 /** Repeats a run, on its model if a person chose that. */
-export const runAgain = (run: RunDetail) =>
-  repeat(run, run.metadata?.[REPLAY_OF] === undefined ? null : run.model_id, run.metadata);
+export const runAgain = (run: RunDetail) => repeat(run, run.metadata?.[REPLAY_OF] === undefined ? null : run.model_id);
 
 export const cancelRun = ({ agent_id, id }: Pick<Run, "agent_id" | "id">) =>
   call("POST /api/v1/agents/{id}/runs/{run_id}/cancel", { params: { id: agent_id, run_id: id } });

@@ -70,8 +70,8 @@ export function RunSelection({ runs, onSelected }: Props) {
           onConfirm={() => each(repeatable, repeat)}
           onClose={() => setOpen(null)}
         >
-          Each begins with the input and metadata that it had, and is billed. Runs of chats, triggers, tests and deleted
-          agents and unfinished runs are left out.
+          Each has the task, input and metadata that it had, counts for its schedule, and is billed. Runs of chats,
+          triggers, tests and deleted agents and unfinished runs are left out.
         </Confirm>
       )}
       {open === "cancel" && (
