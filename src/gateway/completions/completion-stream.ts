@@ -209,7 +209,7 @@ export function createCompletionStream(
     return !is_waiting && monotonicMs() - asked_ms >= READ_ON.thinking_ms;
   }
   function endOverdue(): void {
-    if (leaving !== null) return; // a reader that has left is no longer owed the error
+    if (leaving !== null) return;
     is_overdue = true;
     // A reader that waits has not left: its provider sent no event in time.
     if (is_waiting) close("broken").catch(() => {});
@@ -227,6 +227,7 @@ export function createCompletionStream(
   return {
     next,
     async return() {
+      is_overdue = false; // a reader that has left is no longer owed the error
       await leave();
       return DONE;
     },

@@ -108,6 +108,14 @@ it("a cancelled stream is charged once, also when its deadline passes later", as
   expect((await stream.next()).done).toBe(true);
 });
 
+it("a reader that leaves after the call's deadline is charged once, and gets no error", async () => {
+  const { stream, settles } = opened(20);
+  await expect.poll(() => settles).toHaveLength(1);
+  await stream.return();
+  expect((await stream.next()).done).toBe(true);
+  expect(settles).toHaveLength(1);
+});
+
 it("a stream whose charge cannot be computed costs nothing, releases its hold, and ends with an error event", async () => {
   const { stream, settles, released } = opened(60_000, {
     counts: () => {
